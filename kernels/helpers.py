@@ -1,0 +1,91 @@
+"""The @triton.jit helpers that a printed module carries, as source text. Pure.
+
+Triton's language has no tanh, log1p or expm1, and its interpreter has no libdevice, so these are written out. Each keeps
+NaN and is accurate near zero, where the naive formula cancels.
+"""
+
+from __future__ import annotations
+
+# Worst relative errors against fp64 over [-88, 88] in fp32 are asserted in tests/contract/kernels/test_helpers.py.
+HELPERS: dict[str, str] = {
+    "relu": '''
+@triton.jit
+def relu(x):
+    # max(x, 0) that keeps NaN, as torch does
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+''',
+    "tanh": '''
+@triton.jit
+def tanh(x):
+    # 2 * sigmoid(2x) - 1 cancels near zero: a series there
+    x_sq = x * x
+    series = x * (1 + x_sq * (-0.33333333 + x_sq * (0.13333333 + x_sq * (-0.053968254 + x_sq * 0.021869488))))
+    return tl.where(x_sq < 0.0625, series, 2 * tl.sigmoid(2 * x) - 1)
+''',
+    "log1p": '''
+@triton.jit
+def log1p(x):
+    # Kahan: the rounding error of 1 + x is divided out again
+    u = 1 + x
+    corrected = tl.log(u) * (x / (u - 1))
+    return tl.where(u == 1, x, tl.where(u == x, tl.log(u), corrected))
+''',
+    "expm1": '''
+@triton.jit
+def expm1(x):
+    # exp(x) - 1 cancels near zero: a series there
+    series = x * (1 + x * (0.5 + x * (0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * 0.0013888889)))))
+    return tl.where(tl.abs(x) < 0.25, series, tl.exp(x) - 1)
+''',
+    "softplus": '''
+@triton.jit
+def softplus(x):
+    # log(1 + exp(x)), which is x itself beyond 20
+    return tl.where(x > 20.0, x, log1p(tl.exp(x)))
+''',
+    "sign": '''
+@triton.jit
+def sign(x):
+    # -1, 0 or 1, and NaN stays
+    return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, x))
+''',
+}
+NEEDS = {"softplus": ("log1p",)}
+
+# Constants that a reader knows by name. Values within fp32 rounding of these are printed by name.
+CONSTANTS: dict[str, tuple[float, str]] = {
+    "SQRT_2_OVER_PI": (0.7978845608028654, "sqrt(2 / pi)"),
+    "SQRT_1_2": (0.7071067811865476, "sqrt(1 / 2)"),
+    "ONE_OVER_SQRT_2_PI": (0.3989422804014327, "1 / sqrt(2 * pi)"),
+    "GELU_CUBIC": (0.044715, "cubic coefficient of the tanh approximation of GELU"),
+    "GELU_CUBIC_SLOPE": (0.134145, "3 * GELU_CUBIC"),
+    "SELU_SCALE": (1.0507009873554805, "SELU's scale"),
+    "SELU_ALPHA": (1.6732632423543772, "SELU's alpha"),
+    "SELU_ALPHA_SCALE": (1.7580993408473766, "SELU's alpha * scale"),
+    "LN_2": (0.6931471805599453, "log(2)"),
+    "LOG2_E": (1.4426950408889634, "1 / log(2)"),
+}
+
+
+def helper_sources(names: set[str]) -> list[str]:
+    """Sources of the named helpers and of what they call, each once, callees first."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        for needed in NEEDS.get(name, ()):
+            visit(needed)
+        if name not in order:
+            order.append(name)
+
+    for name in HELPERS:
+        if name in names:
+            visit(name)
+    return [HELPERS[name].strip("\n") for name in order]
+
+
+def named_constant(value: float) -> str | None:
+    """The name of a well-known constant."""
+    for name, (known, _) in CONSTANTS.items():
+        if abs(value - known) <= 1e-12 * abs(known):
+            return name
+    return None

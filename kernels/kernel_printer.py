@@ -1,0 +1,400 @@
+"""Print one row program as a @triton.jit kernel. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from kernels.derivation import Unsupported
+from kernels.expressions import ATOM, KernelText, count_uses
+from kernels.passes.names import stem, value_names
+from kernels.passes.padding import choose_padding
+from kernels.quantity import Quantity
+from kernels.row_program import Cast, Const, Gather, Index, Load, Reduce, RowProgram, Scan, Symbol, Tensor
+
+INLINE_WIDTH = 64
+INDENT = "    "
+
+
+@dataclass
+class KernelSource:
+    """A printed kernel and what its launch must pass, in order."""
+
+    text: str
+    pointers: list[str]  # tensors
+    symbols: dict[str, Quantity]  # run-time numbers that the host computes
+    scalars: list[str]
+    sizes: list[str]  # "n_elements", "n_rows", "n_cols", axis names
+    helpers: set[str] = field(default_factory=set)
+    constants: set[str] = field(default_factory=set)
+
+
+class KernelPrinter:
+    """Prints a row program under a schedule: flat, tile, persistent_row or row_block."""
+
+    def __init__(self, program: RowProgram, schedule: str, name: str, doc: list[str], integers: frozenset[str]):
+        self.program, self.schedule, self.name, self.doc = program, schedule, name, doc
+        self.integers = integers  # scalars that stay integers
+        self.axes = program.node_axes()
+        self.rows, self.cols = set(program.rows), set(program.cols)
+        self.two_d = schedule == "tile"
+        self.sizes: dict[str, None] = {}
+        self.symbols: dict[str, Quantity] = {}
+        self.pointers = self._pointers()
+        taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars)
+        self.symbol_texts = {n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)}
+        self.values = value_names(program, taken | set(self.symbols))
+        self.padding = choose_padding(program)
+        self.text = KernelText(
+            program,
+            {},
+            self.symbol_texts,
+            reduce_axis="axis=1, keep_dims=True" if self.two_d else "axis=0",
+        )
+        self._choose_statements()
+
+    # --- arguments ---
+
+    def _pointers(self) -> list[str]:
+        """Tensors written, then tensors read, then those only named for their dtype."""
+        written = [s.tensor for s in self.program.stores] + [a.tensor for a in self.program.accumulates]
+        read = [n.tensor for n in self.program.nodes if isinstance(n, Load | Gather)]
+        named = [n.like for n in self.program.nodes if isinstance(n, Cast)]
+        return list(dict.fromkeys([*written, *read, *named]))
+
+    def _symbol(self, quantity: Quantity) -> str:
+        """How the kernel writes a quantity: n_cols and scalars are arguments; other sizes come from the host."""
+        cols = Quantity()
+        for axis in self.program.cols:
+            cols *= self.program.axis(axis).size
+        if quantity.same(cols):
+            self.sizes["n_cols"] = None
+            return "n_cols"
+        if quantity.names <= set(self.program.scalars):
+            return quantity.text()
+        name = "".join(c if c.isalnum() else "_" for c in quantity.text().replace("**-", "_pow_minus_").replace("**", "_pow_"))
+        name = "_".join(part for part in name.split("_") if part)
+        name = f"factor_{name}" if not name[:1].isalpha() else name
+        self.symbols[name] = quantity
+        return name
+
+    # --- statements ---
+
+    def _choose_statements(self) -> None:
+        """Loads, reductions and values used twice are statements; short single uses are written in place."""
+        counts = count_uses(self.program)
+        for index, node in enumerate(self.program.nodes):
+            if isinstance(node, Const | Symbol | Index):
+                continue
+            if isinstance(node, Load | Gather | Reduce | Scan) or counts[index] > 1:
+                self.text.names[index] = self.values[index]
+            elif len(self.text.write(index).text) > INLINE_WIDTH or self._changes_place(index):
+                self.text.names[index] = self.values[index]
+
+    def _changes_place(self, index: int) -> bool:
+        """A value of the column that only values of rows read: computed once, before the loop over rows."""
+        if self.schedule != "row_block" or self.axes[index] & self.rows or not self.axes[index]:
+            return False
+        readers = [i for i, n in enumerate(self.program.nodes) if index in _operands(n)]
+        return any(self.axes[r] & self.rows for r in readers)
+
+    # --- offsets ---
+
+    def _offset(
+        self, tensor: Tensor, at: tuple[tuple[str, int], ...], given: dict[str, str] | None = None
+    ) -> str:
+        """The element offset of a tensor inside this kernel, as text. `given`: axes whose coordinate is a value."""
+        if self.schedule == "flat":
+            return "offsets"
+        given = given or {}
+        fixed = dict(at)
+        axes = list(tensor.axes)
+        terms: list[str] = []
+        position = 0
+        while position < len(axes):
+            axis = axes[position]
+            if axis in given:
+                terms.append(_times(given[axis], self._stride(axes[position + 1 :])))
+                position += 1
+                continue
+            if self.program.axis(axis).unroll:
+                stride = self._stride(axes[position + 1 :])
+                which = fixed.get(axis, 0)
+                if which:
+                    terms.append(stride if which == 1 and stride != "1" else _times(str(which), stride))
+                position += 1
+                continue
+            order = self.program.rows if axis in self.rows else self.program.cols
+            start = order.index(axis)
+            length = 1
+            while (
+                position + length < len(axes)
+                and start + length < len(order)
+                and axes[position + length] == order[start + length]
+                and axes[position + length] not in given
+            ):
+                length += 1
+            index = self._run_index(order, start, length, "row_idx" if axis in self.rows else "col_offsets")
+            terms.append(_times(index, self._stride(axes[position + length :])))
+            position += length
+        return " + ".join(terms) or "0"
+
+    def _run_index(self, order: tuple[str, ...], start: int, length: int, whole: str) -> str:
+        """The coordinate on a run of consecutive axes, taken out of the flat index over all of them."""
+        text = whole
+        inner = order[start + length :]
+        if inner:
+            text = f"{text} // {_parenthesised(self._product(inner))}"
+        if start:
+            text = f"{'(' + text + ')' if inner else text} % {_parenthesised(self._product(order[start : start + length]))}"
+        return f"({text})" if text != whole else text
+
+    def _stride(self, axes: list[str]) -> str:
+        return self._product(tuple(axes))
+
+    def _product(self, axes: tuple[str, ...]) -> str:
+        """The number of elements on some axes, as text; registers the sizes it needs."""
+        number = 1
+        names: list[str] = []
+        rest = list(axes)
+        cols = list(self.program.cols)
+        while rest:
+            if cols and rest[: len(cols)] == cols:
+                self.sizes["n_cols"] = None
+                names.append("n_cols")
+                rest = rest[len(cols) :]
+                continue
+            axis = self.program.axis(rest.pop(0))
+            if axis.unroll:
+                number *= axis.unroll
+            else:
+                name = size_name(axis.name)
+                self.sizes[name] = None
+                names.append(name)
+        if number != 1:
+            names.insert(0, str(number))
+        return " * ".join(names) or "1"
+
+    # --- printing ---
+
+    def print(self) -> KernelSource:
+        body = {
+            "flat": self._flat,
+            "tile": self._tile,
+            "persistent_row": self._persistent_row,
+            "row_block": self._row_block,
+        }[self.schedule]()
+        scalars = [s for s in self.program.scalars if self._mentions(body, s)]
+        pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
+        body = pinned + body
+        sizes = [s for s in ("n_elements", "n_rows", "rows_per_program") if s in self.sizes]
+        constants = [s for s in self.sizes if s not in sizes]
+        lines = ["@triton.jit", f"def {self.name}("]
+        lines += [f"{INDENT}{stem(t)}_ptr," for t in self.pointers]
+        lines += [f"{INDENT}{s}," for s in (*scalars, *self.symbols, *sizes)]
+        lines += [f"{INDENT}{s}: tl.constexpr," for s in constants]
+        lines += [f"{INDENT}{s}: tl.constexpr," for s in self._blocks()]
+        lines.append("):")
+        lines += [INDENT + line if line else "" for line in ['"""', *self.doc, '"""', *body]]
+        return KernelSource(
+            text="\n".join(lines),
+            pointers=self.pointers,
+            symbols=self.symbols,
+            scalars=scalars,
+            sizes=[*sizes, *constants],
+            helpers=self.text.helpers,
+            constants=self.text.constants,
+        )
+
+    def _blocks(self) -> list[str]:
+        return ["BLOCK_ROWS", "BLOCK_SIZE"] if self.two_d else ["BLOCK_SIZE"]
+
+    @staticmethod
+    def _mentions(lines: list[str], name: str) -> bool:
+        import re
+
+        return any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)
+
+    def _flat(self) -> list[str]:
+        self.sizes["n_elements"] = None
+        return [
+            "offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)",
+            "mask = offsets < n_elements",
+            "",
+            *self._statements(range(len(self.program.nodes))),
+            *self._stores(),
+        ]
+
+    def _tile(self) -> list[str]:
+        body = [*self._statements(range(len(self.program.nodes))), *self._stores()]
+        self.sizes["n_rows"] = self.sizes["n_cols"] = None
+        return [
+            "row_idx = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]",
+            "col_offsets = tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]",
+            "row_mask = row_idx < n_rows",
+            "col_mask = col_offsets < n_cols",
+            "mask = row_mask & col_mask",
+            "",
+            *body,
+        ]
+
+    def _persistent_row(self) -> list[str]:
+        body = [*self._statements(range(len(self.program.nodes))), *self._stores()]
+        self.sizes["n_cols"] = None
+        return [
+            "row_idx = tl.program_id(0).to(tl.int64)",
+            "col_offsets = tl.arange(0, BLOCK_SIZE)",
+            "mask = col_offsets < n_cols",
+            "",
+            *body,
+        ]
+
+    def _row_block(self) -> list[str]:
+        nodes = range(len(self.program.nodes))
+        before = [i for i in nodes if not self.axes[i] & self.rows]
+        inside = [i for i in nodes if self.axes[i] & self.rows]
+        hoisted = self._statements(before)
+        looped = [*self._statements(inside), *self._stores()]
+        accumulators: list[str] = []
+        final: list[str] = []
+        for write in self.program.accumulates:
+            tensor = self.program.tensor(write.tensor)
+            suffix = "".join(f"_{c}" for _, c in write.at)
+            name = f"{write.tensor}{suffix}_acc"
+            vector = bool(set(tensor.axes) & self.cols)
+            shape = "(BLOCK_SIZE,), " if vector else "(), "
+            accumulators.append(f"{name} = tl.zeros({shape}dtype=tl.float32)" if vector else f"{name} = 0.0")
+            value = self.text.write(write.value).text
+            looped.append(f"{name} += {value}")
+            target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
+            final.append(f"tl.store({target}, {name}{', mask=mask' if vector else ''})")
+        self.sizes["n_rows"] = self.sizes["rows_per_program"] = self.sizes["n_cols"] = None
+        return [
+            "row_start = tl.program_id(0).to(tl.int64) * rows_per_program",
+            "row_end = tl.minimum(row_start + rows_per_program, n_rows)",
+            "col_offsets = tl.arange(0, BLOCK_SIZE)",
+            "mask = col_offsets < n_cols",
+            "",
+            *hoisted,
+            *accumulators,
+            "for row_idx in range(row_start, row_end):",
+            *(INDENT + line for line in looped),
+            "",
+            *final,
+        ]
+
+    def _partial_offset(self, tensor: Tensor, at: tuple[tuple[str, int], ...]) -> str:
+        """Where a program's partial sum goes: row `program_id` of a (programs, size) buffer."""
+        own = self._offset(tensor, at)
+        size = self._product(tensor.axes)
+        if size == "1":
+            return "tl.program_id(0)"
+        start = f"tl.program_id(0).to(tl.int64) * {_parenthesised(size)}"
+        return start if own == "0" else f"{start} + {own}"
+
+    def _mask(self, axes: frozenset[str]) -> str:
+        """The mask of an access that varies over these axes; "" when it needs none."""
+        row, col = bool(axes & self.rows), bool(axes & self.cols)
+        if self.schedule == "flat":
+            return "mask" if axes else ""
+        if self.two_d:
+            return "mask" if row and col else "row_mask" if row else "col_mask" if col else ""
+        return "mask" if col else ""
+
+    def _statements(self, nodes: range | list[int]) -> list[str]:
+        lines: list[str] = []
+        for index in nodes:
+            if index not in self.text.names:
+                continue
+            node = self.program.nodes[index]
+            if isinstance(node, Load):
+                text = self._load(index, node)
+            elif isinstance(node, Gather):
+                text = self._gather(node)
+            elif isinstance(node, Reduce):
+                text = self._reduce(index, node)
+            else:
+                text = self.text.write(index, definition=True).text
+            lines.append(f"{self.text.names[index]} = {text}")
+        return lines
+
+    def _load(self, index: int, node: Load) -> str:
+        tensor = self.program.tensor(node.tensor)
+        pointer = f"{stem(node.tensor)}_ptr"
+        offset = self._offset(tensor, node.at)
+        address = pointer if offset == "0" else f"{pointer} + {offset}"
+        mask = self._mask(self.axes[index])
+        fill = self.padding.fill.get(index, 0.0)
+        other = "0.0" if fill == 0 else '-float("inf")' if fill < 0 else 'float("inf")'
+        if tensor.dtype in ("int64", "bool"):
+            other = "0"
+        text = f"tl.load({address}, mask={mask}, other={other})" if mask else f"tl.load({address})"
+        return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
+
+    def _gather(self, node: Gather) -> str:
+        """An indirect load. An index outside the axis (an ignored label) reads nothing and gives 0."""
+        tensor = self.program.tensor(node.tensor)
+        at = self.text.write(node.index).text
+        axis = self.program.axis(node.axis)
+        size = self._product((node.axis,)) if axis.name not in self.cols else self._product(self.program.cols)
+        own = (self.axes[node.index] | (frozenset(tensor.axes) - {node.axis})) - {a for a, _ in node.at}
+        inside = f"({at} >= 0) & ({at} < {size})"
+        mask = self._mask(own)
+        address = f"{stem(node.tensor)}_ptr + {self._offset(tensor, node.at, {node.axis: at})}"
+        condition = f"{mask} & {inside}" if mask else inside
+        text = f"tl.load({address}, mask={condition}, other=0.0)"
+        return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
+
+    def _reduce(self, index: int, node: Reduce) -> str:
+        argument = self.text.write(node.arg).text
+        if index in self.padding.masked:
+            identity = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}[node.fn]
+            argument = f"tl.where(mask, {argument}, {identity})"
+        return f"tl.{node.fn}({argument}, {self.text.reduce_axis})"
+
+    def _stores(self) -> list[str]:
+        lines: list[str] = []
+        for store in self.program.stores:
+            tensor = self.program.tensor(store.tensor)
+            offset = self._offset(tensor, store.at)
+            address = f"{stem(store.tensor)}_ptr" + ("" if offset == "0" else f" + {offset}")
+            mask = self._mask(frozenset(tensor.axes))
+            value = self._stored(store.value, tensor)
+            lines.append(f"tl.store({address}, {value}{', mask=' + mask if mask else ''})")
+        return lines
+
+    def _stored(self, value: int, tensor: Tensor) -> str:
+        """A value that varies over less than its tensor is broadcast first."""
+        text = self.text.write(value)
+        block = set(tensor.axes) & (self.cols if self.schedule != "flat" else self.cols | self.rows)
+        missing = block and not self.axes[value] & block
+        node = self.program.nodes[value]
+        if isinstance(node, Const | Symbol) and missing:
+            shape = "BLOCK_ROWS, BLOCK_SIZE" if self.two_d else "BLOCK_SIZE,"
+            number = text.text if isinstance(node, Symbol) else repr(float(node.value))
+            return f"tl.full(({shape}), {number}, tl.float32)" if math.isfinite(getattr(node, "value", 0)) else text.text
+        _ = ATOM
+        return text.text
+
+
+def size_name(axis: str) -> str:
+    """The kernel argument that holds an axis size."""
+    return axis if axis.startswith("n_") else f"n_{axis}"
+
+
+def _times(one: str, other: str) -> str:
+    if other == "1":
+        return one
+    if one == "1":
+        return other
+    return f"{one} * {_parenthesised(other)}"
+
+
+def _parenthesised(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def _operands(node: object) -> tuple[int, ...]:
+    from kernels.row_program import operands
+
+    return operands(node)  # type: ignore[arg-type]

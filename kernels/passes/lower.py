@@ -1,0 +1,324 @@
+"""From a traced joint graph to one expression graph over named axes. Pure.
+
+Views and broadcasts vanish here; ATen operations become the row program's functions (aten_elementwise.py),
+named-axis rewrites (aten_shapes.py) and reductions (aten_reductions.py). Casts that the reference doesn't write are
+dropped: everything is fp32 and rounded at the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernels.derivation import Unsupported
+from kernels.passes import aten_elementwise
+from kernels.passes.graph import Graph
+from kernels.passes.values import Refine, Value, broadcast, coordinates, element
+from kernels.quantity import Quantity
+from kernels.row_program import Axis, Cast, Tensor
+from kernels.traced import Arg, LiteralArg, NodeArg, QuantityArg, TracedNode, TracedOp, references
+
+ROWS = "n_rows"
+PRIMES = (101, 103, 107, 109, 113, 127, 131)
+MAX_REFINEMENTS = 12
+
+
+@dataclass
+class Lowered:
+    """The joint expression graph: results of the forward and gradients, as values over named axes."""
+
+    graph: Graph
+    outputs: dict[str, Value]
+    gradients: dict[str, Value]
+    casts: list[str] = field(default_factory=list)  # the reference's own casts, one line each
+    eager_forward: int = 0  # ATen operations that eager runs as kernels of their own
+    eager_backward: int = 0
+
+
+def lower(traced: TracedOp) -> Lowered:
+    """Lower a traced op. Raises Unsupported with the node and its source line."""
+    splits: dict[str, tuple[Axis, Axis]] = {}
+    for _ in range(MAX_REFINEMENTS):
+        try:
+            return Lowering(traced, splits).run()
+        except Refine as refine:
+            splits[refine.axis] = (refine.outer, refine.inner)  # type: ignore[assignment]
+    raise Unsupported("the axes are split in more ways than the rules can follow")
+
+
+def source_line(traced: TracedOp, line: int | None) -> str | None:
+    """ "line 4: y = x.sort()", from the reference's source."""
+    if line is None:
+        return None
+    lines = traced.op.source.splitlines()
+    return f"line {line}: {lines[line - 1].strip()}" if 0 < line <= len(lines) else f"line {line}"
+
+
+class Lowering:
+    """One walk over the traced graph with a given table of axis splits."""
+
+    def __init__(self, traced: TracedOp, splits: dict[str, tuple[Axis, Axis]]):
+        self.traced, self.splits = traced, splits
+        self.graph = Graph()
+        self.values: list[Value | tuple[Value, ...] | None] = []
+        self.casts: list[str] = []
+        self.env: dict[str, float] = {s.name: float(s.default) for s in traced.op.scalars if _is_number(s.default)}
+        for position, (axis, multiple) in enumerate(traced.axes.items()):
+            tied = self.env[traced.tied[axis]] if axis in traced.tied else 1
+            self.env[axis] = float(PRIMES[position] * multiple * tied)
+        for axis in traced.axes:
+            self._declare(Axis(name=axis, size=Quantity.of(axis)))
+        for spec in traced.op.tensors:
+            dims = tuple(self.primitives(ROWS if a == "*" else a) for a in spec.shape)
+            tensor = Tensor(name=spec.name, dims=dims, dtype=spec.dtype, kind="input")
+            self.graph.tensors[spec.name] = tensor
+
+    def _declare(self, axis: Axis) -> None:
+        self.graph.axes[axis.name] = axis
+        for part in self.splits.get(axis.name, ()):
+            self._declare(part)
+
+    def primitives(self, axis: str) -> tuple[str, ...]:
+        """The primitive axes that a named axis consists of, outermost first."""
+        if axis not in self.splits:
+            return (axis,)
+        outer, inner = self.splits[axis]
+        return self.primitives(outer.name) + self.primitives(inner.name)
+
+    def split(self, axis: str, outer: Quantity, inner: Quantity) -> Refine:
+        """The signal to start over with `axis` = outer * inner; small literal sizes are unrolled."""
+        parts = []
+        for suffix, size in (("outer", outer), ("inner", inner)):
+            literal = int(size.coef) if size.is_number else None
+            parts.append(Axis(name=f"{axis}_{suffix}", size=size, unroll=literal))
+        return Refine(axis, *parts)
+
+    # --- arguments ---
+
+    def shape(self, arg: Arg) -> tuple[Quantity, ...]:
+        """The traced shape of a node argument."""
+        assert isinstance(arg, NodeArg)
+        return self.traced.nodes[arg.id].shape
+
+    def value(self, arg: Arg) -> Value:
+        """An argument as a value: a node's, or a number."""
+        if isinstance(arg, NodeArg):
+            found = self.values[arg.id]
+            if not isinstance(found, Value):
+                raise Unsupported("a result with several parts is used as one tensor")
+            return found
+        if isinstance(arg, QuantityArg):
+            return Value.scalar(self.graph.symbol(arg.quantity))
+        if isinstance(arg, LiteralArg) and _is_number(arg.value):
+            return Value.scalar(self.graph.const(float(arg.value)))  # type: ignore[arg-type]
+        raise Unsupported(f"the argument {arg} is not a number")
+
+    @staticmethod
+    def literal(arg: Arg) -> float | int | bool | str | None:
+        if isinstance(arg, LiteralArg):
+            return arg.value
+        raise Unsupported("an argument that must be fixed depends on a size or a scalar")
+
+    def quantity(self, arg: Arg) -> Quantity:
+        if isinstance(arg, QuantityArg):
+            return arg.quantity
+        value = self.literal(arg)
+        if not _is_number(value):
+            raise Unsupported(f"{value!r} is not a size")
+        return Quantity.number(float(value))  # type: ignore[arg-type]
+
+    def axis_position(self, arg: Arg, rank: int) -> int:
+        position = int(self.literal(arg))  # type: ignore[arg-type]
+        return position + rank if position < 0 else position
+
+    def numeric(self, quantity: Quantity) -> float:
+        return quantity.value(self.env)
+
+    # --- the walk ---
+
+    def run(self) -> Lowered:
+        from kernels.passes import aten_losses, aten_reductions, aten_shapes
+
+        tables = (aten_shapes.RULES, aten_reductions.RULES, aten_losses.RULES)
+        self.values = [None] * len(self.traced.nodes)
+        # The forward first: an incoming gradient takes the axes of its result.
+        late = self._after_tangents()
+        for node in [*(n for n in self.traced.nodes if n.id not in late), *(self.traced.nodes[i] for i in sorted(late))]:
+            self.graph.line = node.line
+            try:
+                self.values[node.id] = self._lower(node, tables)
+            except Unsupported as error:
+                where = error.where or source_line(self.traced, node.line)
+                raise Unsupported(error.reason, node=error.node or node.op, where=where, needed=error.needed) from error
+        outputs = {o.name: self._result(o.node) for o in self.traced.outputs if o.node is not None}
+        gradients = {o.name: self._result(o.node) for o in self.traced.gradients if o.node is not None}
+        return Lowered(
+            graph=self.graph,
+            outputs=outputs,
+            gradients=gradients,
+            casts=self.casts,
+            eager_forward=0,
+            eager_backward=0,
+        )
+
+    def _after_tangents(self) -> set[int]:
+        """Incoming gradients and everything that depends on them."""
+        late: set[int] = set()
+        for node in self.traced.nodes:
+            if node.op == "tangent" or any(r in late for r in references(node)):
+                late.add(node.id)
+        return late
+
+    def _result(self, node: int | None) -> Value:
+        assert node is not None
+        value = self.values[node]
+        if not isinstance(value, Value):
+            raise Unsupported("an output consists of several parts")
+        return value
+
+    def _lower(self, node: TracedNode, tables: tuple) -> Value | tuple[Value, ...] | None:  # type: ignore[type-arg]
+        if node.op == "input":
+            return self._load(node.name)
+        if node.op == "tangent":
+            return self._tangent(node)
+        if node.op == "aten._to_copy.default":
+            return self._cast(node)
+        if node.op in aten_elementwise.RULES:
+            return self.elementwise(node)
+        for table in tables:
+            if node.op in table:
+                return table[node.op](self, node)
+        raise Unsupported(
+            f"{node.op.removeprefix('aten.').split('.')[0]} is outside the rules",
+            needed=f"a rule for {node.op}",
+        )
+
+    def _load(self, name: str) -> Value:
+        dims = self.graph.tensors[name].dims
+        return self.load(name, dims)
+
+    def load(self, name: str, dims: tuple[tuple[str, ...], ...]) -> Value:
+        """All elements of a tensor, one node for each coordinate on its unrolled axes."""
+        names = [a for dim in dims for a in dim if self.graph.axes[a].unroll]
+        elements = {
+            at: self.graph.load(name, tuple(zip(names, at, strict=True))) for at in coordinates(self.graph, dims)
+        }
+        return Value(dims, elements)
+
+    def _tangent(self, node: TracedNode) -> Value:
+        """The incoming gradient has the shape and axes of its result."""
+        name = f"tangent_{node.name}"
+        result = self._result(self.traced.outputs[int(node.name)].node)
+        dims = tuple(dim or self.dims_of_size(size) for dim, size in zip(result.dims, node.shape, strict=True))
+        self.graph.tensors[name] = Tensor(name=name, dims=dims, dtype="float", kind="tangent")
+        return self.load(name, dims)
+
+    def dims_of_size(self, size: Quantity) -> tuple[str, ...]:
+        """The primitive axes whose product is `size`: a named axis, a part of one, or several in declaration order."""
+        if size.same(Quantity()):
+            return ()
+        for name, axis in self.graph.axes.items():
+            if axis.size.same(size):
+                return self.primitives(name)
+        named = list(self.traced.axes)
+        for start in range(len(named)):
+            total, parts = Quantity(), ()
+            for axis in named[start:]:
+                total, parts = total * Quantity.of(axis), (*parts, *self.primitives(axis))
+                if total.same(size):
+                    return parts
+        half = self._half_of(size)
+        if half is not None:
+            raise half
+        raise Unsupported(f"a result has a dimension of size {size.text()}, which is no axis of the inputs")
+
+    def _half_of(self, size: Quantity) -> Refine | None:
+        """A result as wide as an n-th of a named axis: that axis must be split."""
+        for axis in self.traced.axes:
+            whole = Quantity.of(axis)
+            count = whole / size
+            if count.is_number and count.coef == int(count.coef) and 1 < count.coef <= 8 and axis not in self.splits:
+                return self.split(axis, Quantity.number(count.coef), size)
+        return None
+
+    def _cast(self, node: TracedNode) -> Value:
+        value = self.value(node.args[0])
+        if node.user_cast and node.dtype == "float" and self._dtype(node.args[0]) != "float":
+            like = self._primary()
+            line = source_line(self.traced, node.line)
+            if line and line not in self.casts:
+                self.casts.append(line)
+            return self.per_element([value], lambda a: self.graph.add(Cast(arg=num(self.graph, a), like=like)))
+        if node.dtype in ("float", "float32", "float64"):
+            return self.per_element([value], lambda a: num(self.graph, a))
+        if node.dtype == "bool":
+            return self.per_element([value], lambda a: self.graph.map("ne", a, self.graph.const(0)))
+        return value
+
+    def _dtype(self, arg: Arg) -> str:
+        assert isinstance(arg, NodeArg)
+        return self.traced.nodes[arg.id].dtype
+
+    def _primary(self) -> str:
+        """The input whose dtype "the dtype under test" is: the first floating-point one that isn't learnable."""
+        floats = [t for t in self.traced.op.tensors if t.dtype == "float"]
+        return next((t.name for t in floats if not t.learnable), floats[0].name)
+
+    # --- element-wise ---
+
+    def elementwise(self, node: TracedNode) -> Value:
+        rule = aten_elementwise.RULES[node.op]
+        operands: list[Value] = []
+        plan: list[int | bool | None] = []  # position among the operands, a literal flag, or nothing
+        for arg in node.args:
+            if isinstance(arg, LiteralArg) and (arg.type in ("none", "bool") or arg.value is None):
+                plan.append(None if arg.value is None else bool(arg.value))
+                continue
+            if isinstance(arg, NodeArg) and not isinstance(self.values[arg.id], Value):
+                plan.append(None)
+                continue
+            plan.append(len(operands))
+            operands.append(self.value(arg))
+        flags = [isinstance(a, LiteralArg) and a.type == "bool" for a in node.args]
+        kwargs: dict[str, int | str] = {}
+        texts: dict[str, str] = {}
+        for key, arg in node.kwargs.items():
+            if isinstance(arg, LiteralArg) and arg.type == "str":
+                texts[key] = str(arg.value)
+            elif isinstance(arg, LiteralArg) and arg.value is None:
+                continue
+            elif key != "dtype":
+                kwargs[key] = self.value(arg).node()
+
+        def apply(*nodes: int) -> int:
+            args = [p if flag or p is None else nodes[p] for p, flag in zip(plan, flags, strict=True)]
+            return rule(self.graph, *args, **kwargs, **texts)
+
+        return self.per_element(operands, apply)
+
+    def per_element(self, operands: list[Value], apply) -> Value:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        """Apply a function of nodes to aligned values, once for each coordinate on the unrolled axes."""
+        dims, aligned = broadcast(self.graph, operands)
+        elements = {
+            at: apply(*(element(self.graph, v, dims, at) for v in aligned)) for at in coordinates(self.graph, dims)
+        }
+        return Value(dims, elements)
+
+
+def num(graph: Graph, node: int) -> int:
+    return aten_elementwise.num(graph, node)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def used(traced: TracedOp, roots: list[int]) -> set[int]:
+    """Traced nodes that the roots depend on."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(references(traced.nodes[node]))
+    return seen

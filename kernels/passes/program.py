@@ -1,0 +1,99 @@
+"""From the expression graph to the row program of one kernel. Pure."""
+
+from __future__ import annotations
+
+from kernels.derivation import Unsupported
+from kernels.passes.graph import Graph
+from kernels.passes.layout import Layout
+from kernels.passes.rewrite import reachable, renamed
+from kernels.quantity import Quantity
+from kernels.row_program import (
+    Accumulate,
+    Axis,
+    Gather,
+    Index,
+    Load,
+    Node,
+    Reduce,
+    RowProgram,
+    Scan,
+    Store,
+    Symbol,
+    Tensor,
+    operands,
+)
+
+At = tuple[tuple[str, int], ...]
+
+
+def build_program(
+    graph: Graph, writes: list[tuple[Tensor, int, At]], layout: Layout, *, host: bool = False
+) -> RowProgram:
+    """Extract what the writes need. A write that ends in a sum over rows becomes an Accumulate."""
+    rows, cols = set(layout.rows), set(layout.cols)
+    accumulates: list[tuple[Tensor, int, tuple[str, ...], At]] = []
+    stores: list[tuple[Tensor, int, At]] = []
+    for tensor, node, at in writes:
+        found = graph.nodes[node]
+        if isinstance(found, Reduce) and set(found.axes) & rows and not host:
+            if found.fn != "sum":
+                raise Unsupported("a maximum over all rows", needed="another layout")
+            inner = tuple(a for a in found.axes if a in cols)
+            body = graph.add(Reduce(fn="sum", arg=found.arg, axes=inner)) if inner else found.arg
+            accumulates.append((tensor, body, tuple(a for a in found.axes if a in rows), at))
+        else:
+            stores.append((tensor, node, at))
+    roots = [n for _, n, _ in stores] + [n for _, n, _, _ in accumulates]
+    names: dict[int, int] = {}
+    nodes: list[Node] = []
+    for old in reachable(graph, roots):
+        names[old] = len(nodes)
+        nodes.append(renamed(graph.nodes[old], names))
+    tensors: dict[str, Tensor] = {}
+    for node in nodes:
+        if isinstance(node, Load | Gather):
+            tensors[node.tensor] = graph.tensors[node.tensor]
+    for tensor in [t for t, _, _ in stores] + [t for t, _, _, _ in accumulates]:
+        tensors[tensor.name] = tensor
+    used_axes = {a for t in tensors.values() for a in t.axes} | rows | cols
+    used_axes |= {a for n in nodes if isinstance(n, Index | Scan) for a in [n.axis]}
+    known: list[Axis] = [graph.axes[a] for a in graph.axes if a in used_axes]
+    scalars = sorted({name for n in nodes if isinstance(n, Symbol) for name in _scalar_names(n.quantity, graph)})
+    return RowProgram(
+        axes=tuple(known),
+        rows=layout.rows,
+        cols=layout.cols,
+        tensors=tuple(tensors.values()),
+        scalars=tuple(scalars),
+        nodes=tuple(nodes),
+        stores=tuple(Store(tensor=t.name, value=names[n], at=at) for t, n, at in stores),
+        accumulates=tuple(
+            Accumulate(tensor=t.name, value=names[n], over=over, at=at) for t, n, over, at in accumulates
+        ),
+    )
+
+
+def _scalar_names(quantity: Quantity, graph: Graph) -> set[str]:
+    return {n for n in quantity.names if n not in graph.axes}
+
+
+def live_vectors(program: RowProgram) -> int:
+    """The most fp32 vectors of a block alive at once, accumulators included: what decides spilling."""
+    axes = program.node_axes()
+    cols = set(program.cols)
+    last: dict[int, int] = {}
+    for position, node in enumerate(program.nodes):
+        for operand in operands(node):
+            last[operand] = position
+    end = len(program.nodes)
+    for write in (*program.stores, *program.accumulates):
+        last[write.value] = end
+    alive: set[int] = set()
+    most = 0
+    for position, node in enumerate(program.nodes):
+        if axes[position] & cols:
+            alive.add(position)
+        most = max(most, len(alive))
+        alive = {n for n in alive if last.get(n, n) > position}
+        _ = node
+    return most + sum(1 for a in program.accumulates if axes[a.value] & cols)

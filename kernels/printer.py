@@ -1,0 +1,108 @@
+"""Print a derivation as a complete ops module, as a maintainer of the target repository would write it. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+
+from kernels.derivation import Derivation
+from kernels.helpers import CONSTANTS, helper_sources
+from kernels.host_printer import WrapperPrinter, call_order, print_function
+from kernels.kernel_printer import KernelPrinter, KernelSource
+from kernels.module_style import ModuleStyle
+
+__all__ = ["call_order", "kernel_names", "print_module"]
+
+CALCULATE_SETTINGS = '''
+def calculate_settings(n_cols):
+    BLOCK_SIZE = triton.next_power_of_2(n_cols)
+    if BLOCK_SIZE > 65536:
+        raise RuntimeError(f"a row of {n_cols} columns doesn't fit one block of 65536")
+    num_warps = 4
+    if BLOCK_SIZE >= 32768:
+        num_warps = 32 if torch.version.hip is None else 16
+    elif BLOCK_SIZE >= 8192:
+        num_warps = 16
+    elif BLOCK_SIZE >= 2048:
+        num_warps = 8
+    return BLOCK_SIZE, num_warps
+'''
+SM_COUNT = '''
+def get_sm_count(device):
+    # Programs that share the rows. Elsewhere (Triton's interpreter on a CPU) a few, so that partial sums are exercised.
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    if device.type == "xpu":
+        return torch.xpu.get_device_properties(device).gpu_eu_count
+    return 4
+'''
+WIDTH = 110
+
+
+def kernel_names(derivation: Derivation, style: ModuleStyle) -> list[str]:
+    """Names of the @triton.jit kernels that are launched, in the printed module."""
+    _ = derivation
+    return [style.forward_kernel, style.backward_kernel]
+
+
+def print_module(derivation: Derivation, style: ModuleStyle) -> str:
+    """The source of the ops module: helpers, kernels, wrappers and the autograd Function."""
+    forward_source = _kernel(derivation, style, backward=False)
+    backward_source = _kernel(derivation, style, backward=True)
+    forward_schedule = derivation.forward_schedule.name
+    backward_schedule = derivation.backward_schedule.name
+    forward = WrapperPrinter(derivation, style, derivation.forward, forward_source, forward_schedule, backward=False)
+    backward = WrapperPrinter(derivation, style, derivation.backward, backward_source, backward_schedule, backward=True)
+    schedules = {forward_schedule, backward_schedule}
+    needs_settings = bool(schedules & {"persistent_row", "row_block"})
+    imports = ["import torch", "import triton", "import triton.language as tl"]
+    if style.utils_module:
+        names = ["calculate_settings"] if needs_settings else []
+        names += ["device_context"] if style.device_context else []
+        names += ["ensure_contiguous"]
+        imports += ["", *(f"from {style.utils_module} import {name}" for name in names)]
+    parts: list[str] = []
+    if style.header:
+        parts.append(style.header.rstrip("\n"))
+    parts.append("\n".join(imports))
+    constants = sorted(forward_source.constants | backward_source.constants, key=list(CONSTANTS).index)
+    if constants:
+        parts.append("\n".join(f"{c} = tl.constexpr({CONSTANTS[c][0]!r})  # {CONSTANTS[c][1]}" for c in constants))
+    blocks: list[str] = []
+    if needs_settings and not style.utils_module:
+        blocks.append(CALCULATE_SETTINGS.strip("\n"))
+    if "row_block" in schedules:
+        blocks.append(SM_COUNT.strip("\n"))
+    if not style.utils_module and style.device_context:
+        raise ValueError("device_context needs a utils_module that has it")
+    blocks += helper_sources(forward_source.helpers | backward_source.helpers)
+    blocks += [forward_source.text, backward_source.text, forward.print(), backward.print()]
+    blocks.append(print_function(derivation, style, forward, backward))
+    return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n"
+
+
+def _kernel(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> KernelSource:
+    program = derivation.backward if backward else derivation.forward
+    schedule = derivation.backward_schedule.name if backward else derivation.forward_schedule.name
+    name = style.backward_kernel if backward else style.forward_kernel
+    integers = frozenset(
+        s.name for s in derivation.op.scalars if isinstance(s.default, int) and not isinstance(s.default, bool)
+    )
+    doc = _backward_doc(derivation) if backward else _forward_doc(derivation)
+    return KernelPrinter(program, schedule, name, doc, integers).print()
+
+
+def _forward_doc(derivation: Derivation) -> list[str]:
+    return _wrapped(derivation.forward_formula)
+
+
+def _backward_doc(derivation: Derivation) -> list[str]:
+    lines: list[str] = []
+    for name, formula in derivation.gradient_formulas.items():
+        lines += _wrapped(f"d{name} = {formula}")
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    # The reference's words end up inside a docstring: they must not be able to end it.
+    safe = text.replace("\\", "").replace('"""', "'''").replace("\n", " ")
+    return textwrap.wrap(safe, WIDTH, subsequent_indent="    ") or [""]
