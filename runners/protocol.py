@@ -158,6 +158,8 @@ class BenchmarkPayload(Record):
     shapes: list[tuple[int, int]] = Field(description="(n_rows, n_cols)")
     dtypes: list[str] = Field(default_factory=lambda: ["bfloat16"])
     traffic: dict[str, Any] = Field(default_factory=dict, description="the profile's bytes model (kernels.derivation.Traffic)")
+    incumbent: KernelTarget | None = Field(default=None, description="the kernel that the checkout already has for this op")
+    compiled: bool = Field(default=True, description="whether torch.compile is timed too")
 
 
 Payload = Annotated[
