@@ -12,12 +12,21 @@ class Candidate(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    files: dict[str, str] = Field(description="path in the target repository -> whole new text, formatted by its rules")
+    files: dict[str, str] = Field(
+        description="path in the target repository -> whole new text, formatted by its rules"
+    )
     created: list[str] = Field(default_factory=list, description="paths in `files` that did not exist before")
     target: KernelTarget
     tests: list[str] = Field(description="generated tests, as pytest arguments")
-    neighbours: list[str] = Field(default_factory=list, description="existing tests that an export could break")
-    imports: list[str] = Field(default_factory=list, description='"module" or "module:symbol" that must import')
+    neighbours: list[str] = Field(
+        default_factory=list, description="existing tests that an export could break"
+    )
+    imports: list[str] = Field(
+        default_factory=list, description='"module" or "module:symbol" that must import'
+    )
+    ruff: str | None = Field(
+        default=None, description="the target's own ruff requirement, as its conventions state it"
+    )
     commit_message: str
     pull_title: str
     pull_body: str

@@ -26,7 +26,7 @@ class Evidence(Strict):
 class Decision(Strict):
     """One engineering decision."""
 
-    name: str = Field(description="a field of the profile, e.g. \"backward_saved_tensors\"")
+    name: str = Field(description='a field of the profile, e.g. "backward_saved_tensors"')
     value: str
     why: str
     evidence: list[Evidence] = Field(default_factory=list)
@@ -74,7 +74,9 @@ class Roofline(Strict):
     eager_backward_bytes: int
     forward_floor_ms: float
     backward_floor_ms: float
-    predicted_forward_speedup: float = Field(description="eager bytes / our bytes: an upper bound when memory-bound")
+    predicted_forward_speedup: float = Field(
+        description="eager bytes / our bytes: an upper bound when memory-bound"
+    )
     predicted_backward_speedup: float
     peak_bytes: int
     eager_peak_bytes: int
@@ -124,13 +126,19 @@ class KernelProfile(Strict):
     files: list[PlannedFile]
     roofline: list[Roofline]
     risks: list[str]
-    questions: list[str] = Field(default_factory=list, description="guesses a person should confirm, with the revise key")
+    questions: list[str] = Field(
+        default_factory=list, description="guesses a person should confirm, with the revise key"
+    )
     tolerances: dict[str, dict[str, float]] = Field(description='dtype -> {"atol": …, "rtol": …}')
     conventions: dict[str, str] = Field(description="what was detected in the checkout, for people")
     base_sha: str = Field(default="", description="commit of the target repository that was read")
-    traced: dict[str, Any] = Field(description="kernels.traced.TracedOp as JSON; machine-made, not shown in full")
+    traced: dict[str, Any] = Field(
+        description="kernels.traced.TracedOp as JSON; machine-made, not shown in full"
+    )
 
     def sha256(self) -> str:
         """Hash of the whole profile; an approval binds to it."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
         return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,150 @@
+"""How a derived op is called: its inputs, learnable parameters and scalars in order, and code that makes test values. Pure."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.profiles import KernelProfile
+from kernels.derivation import Operand
+from kernels.op_spec import ScalarSpec, TensorSpec
+
+_MULTIPLE = re.compile(r"(\d+)\s*\*\s*(\w+)")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of Function.apply in order, and what each is."""
+
+    order: tuple[str, ...]
+    tensors: tuple[TensorSpec, ...]
+    scalars: tuple[ScalarSpec, ...]
+    outputs: int = 1
+    row_output: bool = False
+    same_dtype: bool = False
+
+    @classmethod
+    def of(cls, profile: KernelProfile, order: Sequence[str], outputs: Sequence[Operand]) -> Signature:
+        """Raises ValueError when Function.apply takes an argument that the op doesn't name, or a name is not an identifier."""
+        op = profile.op
+        known = {spec.name for spec in (*op.tensors, *op.scalars)}
+        if set(order) != known:
+            raise ValueError(
+                f"the kernel takes {', '.join(order)} but the op names {', '.join(sorted(known))}"
+            )
+        for name in (
+            *order,
+            profile.operation_name,
+            profile.functional_name,
+            profile.module_class_name,
+            profile.function_class_name,
+        ):
+            check_identifier(name)
+        return cls(
+            order=tuple(order),
+            tensors=op.tensors,
+            scalars=op.scalars,
+            outputs=len(outputs),
+            row_output=any(operand.role != "full" for operand in outputs),
+            same_dtype=all(operand.dtype == "same as input" for operand in outputs),
+        )
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Tensors that the caller passes, in call order."""
+        return tuple(
+            self._tensor(name)
+            for name in self.order
+            if self._is_tensor(name) and not self._tensor(name).learnable
+        )
+
+    @property
+    def parameters(self) -> tuple[TensorSpec, ...]:
+        """Tensors that the module owns, in call order."""
+        return tuple(
+            self._tensor(name)
+            for name in self.order
+            if self._is_tensor(name) and self._tensor(name).learnable
+        )
+
+    @property
+    def main(self) -> TensorSpec:
+        """The input with the most axes: its shape is the shape that tests and benchmarks vary."""
+        return max(self.inputs or self.tensors, key=lambda tensor: len(tensor.shape))
+
+    @property
+    def widths(self) -> tuple[str, ...]:
+        """Sizes that the module must be told to make its parameters, e.g. ("hidden_size",)."""
+        names = [
+            width_name(axis) for tensor in self.parameters for axis in tensor.shape if not axis.isdigit()
+        ]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def is_parameter(self, name: str) -> bool:
+        return self._is_tensor(name) and self._tensor(name).learnable
+
+    def _is_tensor(self, name: str) -> bool:
+        return any(tensor.name == name for tensor in self.tensors)
+
+    def _tensor(self, name: str) -> TensorSpec:
+        return next(tensor for tensor in self.tensors if tensor.name == name)
+
+    def size(self, axis: str) -> str:
+        """Code for the size of an axis, in terms of a tuple `shape` that is the main tensor's."""
+        if axis.isdigit():
+            return axis
+        if multiple := _MULTIPLE.fullmatch(axis):
+            return f"{multiple[1]} * {self.size(multiple[2])}"
+        named = [name for name in self.main.shape if name != "*"]
+        if axis in named:
+            return f"shape[{named.index(axis) - len(named)}]"
+        return "shape[-1]"
+
+    def shape_code(self, tensor: TensorSpec) -> str:
+        """Code for a tensor's shape, e.g. "shape", "shape[-1]", "shape[:-1]"."""
+        if tensor.shape == self.main.shape:
+            return "shape"
+        if tensor.shape and tensor.shape[0] == "*":
+            rows = (
+                f"shape[:-{len(self.main.shape) - 1}]"
+                if self.main.shape[0] == "*" and len(self.main.shape) > 1
+                else "shape"
+            )
+            rest = [self.size(axis) for axis in tensor.shape[1:]]
+            return f"(*{rows}, {', '.join(rest)})" if rest else rows
+        sizes = [self.size(axis) for axis in tensor.shape]
+        return sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+    def value_code(self, tensor: TensorSpec, *, doubled: bool = False) -> str:
+        """Code that makes a random value of a tensor on `device` in `dtype`; `doubled`: its last axis twice as long."""
+        shape = self.shape_code(tensor)
+        if doubled:
+            shape = "(*shape[:-1], 2 * shape[-1])" if shape == "shape" else shape
+        if tensor.dtype == "bool":
+            return f"torch.rand({shape}, device=device) > 0.5"
+        if tensor.dtype == "int64":
+            return f"torch.randint(0, shape[-1], {shape if shape.startswith(('shape[:', '(')) or shape == 'shape' else f'({shape},)'}, device=device)"
+        return f"torch.randn({shape}, device=device, dtype=dtype)"
+
+
+def width_name(axis: str) -> str:
+    """The module's name for an axis: Liger's modules call the last one hidden_size."""
+    if axis == "*":
+        return ""
+    return "hidden_size" if axis == "n_cols" else axis
+
+
+def check_identifier(name: str) -> str:
+    """The name, when it is a plain ASCII Python identifier. Raises ValueError otherwise."""
+    if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} can't be used as a Python name")
+    return name
+
+
+def other_value(scalar: ScalarSpec) -> str | None:
+    """A value that differs from the default, still valid where the default is: a quarter less; None when there is no safe one."""
+    if scalar.constexpr or isinstance(scalar.default, bool | str | int):
+        return None
+    return repr(0.75 * scalar.default) if scalar.default else "0.125"
