@@ -1,0 +1,42 @@
+"""A gate's job as a check run on the pull request: running, finished, or cancelled."""
+
+from __future__ import annotations
+
+from agents.dev.check_result import CheckResult, check_name
+from app.github import Annotation, Check
+from app.ports import Ports
+from app.store import now
+from runners.protocol import Gate
+
+
+def running_check(gate: Gate, job_id: str, page_url: str) -> Check:
+    """The check run of a job that has started."""
+    return Check(check_name(gate), job_id, "running", "The job has started.", details_url=page_url)
+
+
+def finished_check(result: CheckResult, job_id: str, page_url: str) -> Check:
+    """The check run of a job whose report was judged."""
+    return Check(
+        name=result.name,
+        external_id=job_id,
+        title=result.title,
+        summary=result.summary,
+        text=result.text,
+        conclusion=result.conclusion,
+        details_url=page_url,
+        annotations=[Annotation(one.path, one.line, one.message, one.level, one.title) for one in result.annotations],
+    )
+
+
+async def cancel_checks(ports: Ports, request_id: str) -> None:
+    """Complete the check runs that a cancelled request leaves behind."""
+    request = ports.store.request(request_id)
+    repository = ports.repository(request)
+    for job in ports.store.jobs(request_id):
+        if job.state != "running":
+            continue
+        ports.store.update_job(job.id, state="cancelled", conclusion="cancelled", title="cancelled", finished_at=now())
+        if job.check_run_id is not None:
+            name = check_name(Gate(job.gate))
+            check = Check(name, job.id, "cancelled", "The request was cancelled.", conclusion="cancelled")
+            await repository.put_check(job.head_sha, check, job.check_run_id)

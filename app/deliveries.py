@@ -1,0 +1,95 @@
+"""What is read of webhook deliveries: small models that take what they need and ignore the rest."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """A part of a payload. GitHub adds fields all the time, so unknown ones are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Account(Part):
+    login: str
+    id: int
+    type: str
+
+
+class App(Part):
+    id: int
+
+
+class Repository(Part):
+    full_name: str
+
+
+class Installation(Part):
+    id: int
+
+
+class Event(Part):
+    """What every event that we read carries."""
+
+    action: str
+    sender: Account
+    repository: Repository
+    installation: Installation
+
+
+class Issue(Part):
+    number: int
+
+
+class Comment(Part):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    performed_via_github_app: App | None = None
+
+
+class IssueCommentEvent(Event):
+    issue: Issue
+    comment: Comment
+
+
+class IssuesEvent(Event):
+    issue: Issue
+
+
+class Pull(Part):
+    number: int
+    merged: bool = False
+
+
+class PullRequestEvent(Event):
+    pull_request: Pull
+
+
+class CheckRun(Part):
+    external_id: str | None = None
+
+
+class CheckRunEvent(Event):
+    check_run: CheckRun
+
+
+class CheckSuite(Part):
+    head_sha: str
+
+
+class CheckSuiteEvent(Event):
+    check_suite: CheckSuite
+
+
+MODELS: dict[str, type[Event]] = {
+    "issue_comment": IssueCommentEvent,
+    "issues": IssuesEvent,
+    "pull_request": PullRequestEvent,
+    "check_run": CheckRunEvent,
+    "check_suite": CheckSuiteEvent,
+}

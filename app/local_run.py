@@ -1,0 +1,264 @@
+"""The three stages in a local checkout, without GitHub: what `liger-bot run` and `liger-bot derive` do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import tempfile
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from agents.candidate import Candidate
+from agents.conventions import NotAKernelLibrary
+from agents.conventions.edits import AnchorMissing
+from agents.dev import verify
+from agents.dev.act import ActFailed, act
+from agents.dev.refused import Refused
+from agents.dev.revise import revise
+from agents.dev.understand import AnalysisFault, understand
+from agents.ports import Bench, Model, ModelError, Tree
+from agents.profiles import KernelProfile
+from app import terminal
+from app.checkout import CheckoutTree
+from app.cli import EXIT_FAILED, UsageMistake
+from app.commands import Command, Mistake, Verb, parse
+from app.dispatch import LocalBench
+from app.policy import branch_name
+from app.repository import Identity, RepositoryError, TargetRepository
+from kernels.derivation import Unsupported
+from runners.protocol import Gate, Job, Progress, Report
+
+AUTHOR = Identity("liger-bot", "liger-bot@users.noreply.github.com")
+GATES_AT_ONCE = 2
+GATE_DEADLINE_S = 900.0
+
+
+@dataclass
+class Record:
+    """The whole request, as `--json` writes it."""
+
+    command: str
+    repository: str
+    base_sha: str = ""
+    profile: KernelProfile | None = None
+    refused: Refused | None = None
+    candidate: Candidate | None = None
+    branch: str = ""
+    commit: str = ""
+    reports: dict[str, Report] = field(default_factory=dict)
+    checks: dict[str, verify.CheckResult] = field(default_factory=dict)
+    elapsed_s: dict[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        """JSON with the profile, its hash, the files, every report and every check."""
+        data: dict[str, Any] = {
+            "command": self.command,
+            "repository": self.repository,
+            "base_sha": self.base_sha,
+            "profile": self.profile and self.profile.model_dump(mode="json"),
+            "profile_sha256": self.profile and self.profile.sha256(),
+            "refused": self.refused and self.refused.model_dump(mode="json"),
+            "files": self.candidate.files if self.candidate else {},
+            "branch": self.branch,
+            "commit": self.commit,
+            "reports": {gate: report.model_dump(mode="json") for gate, report in self.reports.items()},
+            "checks": {gate: check.model_dump(mode="json") for gate, check in self.checks.items()},
+            "elapsed_s": {stage: round(value, 2) for stage, value in self.elapsed_s.items()},
+        }
+        return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+async def run_command(
+    text: str, repo: Path, *, yes: bool, json_file: Path | None, block: Path | None, console: Console
+) -> int:
+    """Run one command in a checkout; returns the exit code. Raises UsageMistake for a wrong call."""
+    command = _command(text, block)
+    root = _repository_root(repo)
+    bench = LocalBench(slots=GATES_AT_ONCE)
+    record = Record(command=text, repository=str(root))
+    with tempfile.TemporaryDirectory(prefix="liger-bot-run-") as scratch:
+        target = TargetRepository(Path(scratch), root.name, str(root))
+        try:
+            record.base_sha = await asyncio.to_thread(target.fetch_head)
+            code = await _stages(record, command, target, bench, yes=yes, console=console)
+        except (
+            RepositoryError,
+            ModelError,
+            NotAKernelLibrary,
+            AnchorMissing,
+            ActFailed,
+            Unsupported,
+        ) as error:
+            console.print(f"stopped: {error}", style="red", highlight=False, soft_wrap=True)
+            code = EXIT_FAILED
+        except AnalysisFault as error:
+            console.print(f"our fault, not yours: {error}", style="red", highlight=False, soft_wrap=True)
+            code = EXIT_FAILED
+        finally:
+            if json_file is not None:
+                await asyncio.to_thread(json_file.write_text, record.as_json() + "\n", encoding="utf-8")
+    return code
+
+
+async def derive_op(op: str, *, kernels_only: bool, console: Console) -> int:
+    """Print an op's decisions and its kernels, as a module that needs torch and triton only."""
+    from app.derive_view import print_derivation
+
+    return await print_derivation(op, LocalBench(), kernels_only=kernels_only, console=console)
+
+
+def _command(text: str, block: Path | None) -> Command:
+    words = text.strip().removeprefix("/liger").strip()
+    if block is not None:
+        try:
+            source = block.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageMistake(f"can't read --reference {block}: {error}") from None
+        words = f"{words}\n\n```python\n{source}\n```"
+    match parse(f"/liger {words}"):
+        case Mistake(what=what, next_command=next_command):
+            raise UsageMistake(
+                f'{what}; try: liger-bot run "{next_command.removeprefix("/liger ")}"'.replace("`", "")
+            )
+        case Command(verb=Verb.dev) as command:
+            return command
+        case Command(verb=verb):
+            raise UsageMistake(f'{verb} can\'t be run in a local checkout; try: liger-bot run "dev relu2"')
+        case _:
+            raise UsageMistake('no command found; try: liger-bot run "dev relu2"')
+
+
+def _repository_root(repo: Path) -> Path:
+    root = repo.resolve()
+    if not root.is_dir():
+        raise UsageMistake(f"--repo {repo} is not a folder")
+    if not (root / ".git").exists():
+        raise UsageMistake(
+            f"{repo} is not the root of a git repository; in an unpacked release run: git init && git add -A && git commit -m import"
+        )
+    return root
+
+
+def _model() -> Model | None:
+    from app.llm import model_from_environment
+
+    return model_from_environment()
+
+
+async def _stages(
+    record: Record, command: Command, target: TargetRepository, bench: Bench, *, yes: bool, console: Console
+) -> int:
+    started = time.monotonic()
+    checkout = await asyncio.to_thread(target.checkout, record.base_sha)
+    tree = CheckoutTree(checkout)
+    with terminal.working(console, "Understand: reading the reference") as live:
+        outcome = await understand(
+            command.text,
+            command.block,
+            tree,
+            bench,
+            _model(),
+            base_sha=record.base_sha,
+            on_progress=live.progress,
+        )
+    record.elapsed_s["understand"] = time.monotonic() - started
+    if isinstance(outcome, Refused):
+        record.refused = outcome
+        terminal.show_refused(console, outcome)
+        return EXIT_FAILED
+    profile = await _approved(outcome, tree, bench, yes=yes, console=console)
+    record.profile = profile or outcome
+    if profile is None:
+        console.print("rejected: nothing was written")
+        return EXIT_FAILED
+
+    started = time.monotonic()
+    with terminal.working(console, "Act: writing kernels, tests and benchmark"):
+        candidate = await act(profile, tree, bench, checkout=str(checkout))
+        record.candidate = candidate
+        await asyncio.to_thread(_commit, record, target, profile, candidate)
+    record.elapsed_s["act"] = time.monotonic() - started
+    console.print(
+        f"Act: {len(candidate.files)} files on branch [bold]{record.branch}[/] ({record.commit[:12]}), {record.elapsed_s['act']:.1f} s"
+    )
+
+    started = time.monotonic()
+    await _verify(record, target, profile, candidate, bench, console)
+    record.elapsed_s["verify"] = time.monotonic() - started
+    terminal.show_summary(console, record)
+    return (
+        0
+        if all(check.conclusion in {"success", "neutral"} for check in record.checks.values())
+        else EXIT_FAILED
+    )
+
+
+async def _approved(
+    profile: KernelProfile, tree: Tree, bench: Bench, *, yes: bool, console: Console
+) -> KernelProfile | None:
+    """The profile once a person approved it, revised as often as they like; None when they turned it down."""
+    while True:
+        terminal.show_profile(console, profile)
+        if yes:
+            return profile
+        answer = typer.prompt("Approve? [y]es, [n]o, or key=value… to revise", default="n").strip()
+        if answer.lower() in {"y", "yes"}:
+            return profile
+        if answer.lower() in {"n", "no"}:
+            return None
+        match parse(f"/liger revise {answer}"):
+            case Command(changes=changes):
+                revised = await revise(profile, changes, tree, bench)
+                if isinstance(revised, Refused):
+                    terminal.show_refused(console, revised)
+                else:
+                    profile = revised
+            case Mistake(what=what):
+                console.print(what, style="red")
+
+
+def _commit(record: Record, target: TargetRepository, profile: KernelProfile, candidate: Candidate) -> None:
+    """One commit on a branch of the person's repository; their working tree and current branch stay as they are."""
+    listed = [one.path for one in profile.files]
+    message = f"{candidate.commit_message.rstrip()}\n\nProfile: {profile.sha256()}\n"
+    record.commit = target.commit(
+        record.base_sha, candidate.files, listed, message, AUTHOR, datetime.now(UTC)
+    )
+    record.branch = branch_name(profile.operation_name, record.commit[:7], 1)
+    target.push(record.commit, record.branch, "")
+
+
+async def _verify(  # noqa: PLR0917 - the stage needs them all
+    record: Record,
+    target: TargetRepository,
+    profile: KernelProfile,
+    candidate: Candidate,
+    bench: Bench,
+    console: Console,
+) -> None:
+    checkout = await asyncio.to_thread(target.checkout, record.commit)
+    jobs = verify.plan(profile, candidate, str(checkout), record.commit, secrets.randbelow(2**31))
+    slots = asyncio.Semaphore(GATES_AT_ONCE)
+    with terminal.gates(console, list(jobs)) as live:
+
+        async def one(gate: Gate, payload: verify.Payload) -> None:
+            job = Job(id=f"{record.commit[:12]}-{gate.value}", nonce=secrets.token_hex(16), deadline_s=GATE_DEADLINE_S, payload=payload)
+            async with slots:
+                live.start(gate)
+
+                async def on_progress(progress: Progress) -> None:
+                    live.progress(gate, progress)
+
+                report = await bench.run(job, on_progress)
+            record.reports[gate.value] = report
+            record.checks[gate.value] = verify.judge(gate, report, profile)
+            live.done(gate, record.checks[gate.value])
+
+        await asyncio.gather(*(one(gate, payload) for gate, payload in jobs.items()))

@@ -1,0 +1,24 @@
+"""Answers one comment with one reply, however often it is asked to."""
+
+from __future__ import annotations
+
+import logging
+
+from app import comments
+from app.github import GitHubError, GitHubRepository
+
+log = logging.getLogger(__name__)
+
+
+async def answer(repository: GitHubRepository, issue: int, comment_id: int, text: str) -> None:
+    """Reply to a comment, unless it has its reply."""
+    if await repository.find_comment(issue, comments.reply_marker(comment_id)) is None:
+        await repository.create_comment(issue, comments.reply(comment_id, text))
+
+
+async def react(repository: GitHubRepository, comment_id: int, content: str) -> None:
+    """React to a comment. A courtesy: when GitHub doesn't take it, the work goes on."""
+    try:
+        await repository.react(comment_id, content)
+    except GitHubError as error:
+        log.warning("%s: no %s on comment %s: %s", repository.full_name, content, comment_id, error)

@@ -1,0 +1,111 @@
+"""Act: from the approved profile to a branch and a draft pull request."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agents.candidate import Candidate
+from agents.dev.act import act
+from agents.profiles import KernelProfile
+from app import comments
+from app.github import GitHubError
+from app.policy import branch_name
+from app.ports import Ports
+from app.repository import Identity
+from app.stages.target import base_tree
+from app.states import State
+from app.tables import Request
+
+LABEL = "liger-bot"
+
+
+class NotApprovedError(Exception):
+    """The act stage was started for a profile that nobody approved: our fault."""
+
+
+async def begin(ports: Ports, request_id: str) -> None:
+    """Make sure that the stored profile is the approved one, and show that work has started."""
+    request = ports.store.request(request_id)
+    approved_profile(ports, request)
+    await ports.status.put(request_id)
+
+
+def approved_profile(ports: Ports, request: Request) -> KernelProfile:
+    """The request's profile. Raises NotApprovedError unless an approval is stored for exactly this one."""
+    stored = ports.store.profile(request.id)
+    if stored is None:
+        raise NotApprovedError(f"request {request.id} has no profile")
+    profile = KernelProfile.model_validate(stored.body)
+    if profile.sha256() != stored.sha256 or ports.store.approval(request.id, stored.sha256) is None:
+        raise NotApprovedError(f"profile {stored.sha256[:12]} of request {request.id} is not approved")
+    return profile
+
+
+async def write(ports: Ports, request_id: str) -> None:
+    """Write the candidate and keep it."""
+    request = ports.store.request(request_id)
+    tree = await base_tree(ports, request)
+    candidate = await act(approved_profile(ports, request), tree, ports.bench, checkout=str(tree.root))
+    ports.store.save_candidate(request_id, request.attempt, 0, candidate)
+
+
+async def push(ports: Ports, request_id: str) -> str:
+    """Commit the newest candidate and push it to our branch; returns the commit."""
+    request = ports.store.request(request_id)
+    stored = ports.store.candidate(request_id)
+    if stored is None:
+        raise LookupError(f"request {request_id} has no candidate")
+    candidate = Candidate.model_validate(stored.body)
+    profile = approved_profile(ports, request)
+    branch = request.branch if stored.round else branch_name(profile.operation_name, request_id, stored.attempt)
+    # a repair goes on top of what is there; pushed before, it is what is there, and committing it changes nothing
+    parent = request.head_sha if stored.round else request.base_sha
+    target = ports.target(request.repository)
+    sha = await asyncio.to_thread(
+        target.commit,
+        parent,
+        candidate.files,
+        [planned.path for planned in profile.files],
+        f"{candidate.commit_message.rstrip()}\n\n{_trailers(request)}",
+        await _bot(ports),
+        stored.created_at,
+    )
+    token = await ports.repository(request).token(contents="write", metadata="read")
+    await asyncio.to_thread(target.push, sha, branch, token)
+    ports.store.candidate_pushed(request_id, stored.attempt, stored.round, sha)
+    ports.store.update_request(request_id, branch=branch, head_sha=sha, round=stored.round)
+    ports.store.note(request_id, "commit", f"{sha[:12]} on {branch}")
+    return sha
+
+
+async def open_pull(ports: Ports, request_id: str) -> int:
+    """Open the draft pull request, or find the one that is open."""
+    request = ports.store.request(request_id)
+    stored, profile = ports.store.candidate(request_id), ports.store.profile(request_id)
+    if stored is None or profile is None:
+        raise LookupError(f"request {request_id} has no candidate")
+    candidate = Candidate.model_validate(stored.body)
+    approval = ports.store.approval(request_id, profile.sha256)
+    footer = comments.pull_footer(
+        request.requester, request_id, profile.sha256, approval.login if approval else "nobody", ports.page_url(request_id)
+    )
+    body = comments.pull_text(candidate.pull_body, footer)
+    repository = ports.repository(request)
+    pull = await repository.create_draft_pull(request.branch, request.default_branch, candidate.pull_title, body)
+    try:
+        await repository.add_labels(pull.number, [LABEL])
+    except GitHubError as error:  # a label is a courtesy
+        ports.store.note(request_id, "error", f"label not set: {error}")
+    ports.store.move(request_id, State.verifying, f"pull request #{pull.number}", pull_number=pull.number, pull_url=pull.url)
+    await ports.status.put(request_id)
+    return pull.number
+
+
+async def _bot(ports: Ports) -> Identity:
+    identity = await ports.github.identity()
+    return Identity(identity.login, f"{identity.app_id}+{identity.login}@users.noreply.github.com")
+
+
+def _trailers(request: Request) -> str:
+    name = "".join(letter for letter in request.requester if letter.isalnum() or letter in "-_")
+    return f"Co-authored-by: {name} <{request.requester_id}+{name}@users.noreply.github.com>"

@@ -1,0 +1,177 @@
+"""Our tables, as SQLAlchemy sees them. app/migrations creates them; app/store.py is what reads and writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, Integer, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A time with its zone. SQLite keeps none, so it is put back on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Table(DeclarativeBase):
+    type_annotation_map = {datetime: UtcTime, dict[str, Any]: JSON, list[int]: JSON}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Delivery(Table):
+    """A webhook delivery that we took responsibility for. `guid` is the same when GitHub sends it again."""
+
+    __tablename__ = "deliveries"
+    guid: Mapped[str] = mapped_column(String(100), primary_key=True)
+    event: Mapped[str] = mapped_column(String(60))
+    body: Mapped[str] = mapped_column(Text)
+    received_at: Mapped[datetime]
+    state: Mapped[str] = mapped_column(String(20), default="received", index=True)  # received, done, ignored, failed
+    note: Mapped[str] = mapped_column(Text, default="")
+    tries: Mapped[int] = mapped_column(default=0)
+    next_try_at: Mapped[datetime | None]
+
+
+class Request(Table):
+    """One accepted `/liger` command and where it stands."""
+
+    __tablename__ = "requests"
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    repository: Mapped[str] = mapped_column(String(200))
+    installation_id: Mapped[int] = mapped_column(BigInteger)
+    issue_number: Mapped[int]
+    comment_id: Mapped[int] = mapped_column(BigInteger)
+    requester: Mapped[str] = mapped_column(String(100))
+    requester_id: Mapped[int] = mapped_column(BigInteger)
+    verb: Mapped[str] = mapped_column(String(20))
+    op_text: Mapped[str] = mapped_column(Text)
+    block: Mapped[str | None] = mapped_column(Text)
+    # repository + op while the request is live, NULL once it has ended: the database refuses a second live one
+    live_key: Mapped[str | None] = mapped_column(String(400), unique=True)
+    op_key: Mapped[str] = mapped_column(String(400))
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    attempt: Mapped[int] = mapped_column(default=1)
+    round: Mapped[int] = mapped_column(default=0)
+    changes: Mapped[dict[str, Any] | None]  # of the last `/liger revise`
+    changed_by: Mapped[str | None] = mapped_column(String(100))
+    followed_comment_id: Mapped[int | None] = mapped_column(BigInteger)
+    base_sha: Mapped[str] = mapped_column(String(64), default="")
+    default_branch: Mapped[str] = mapped_column(String(255), default="")
+    branch: Mapped[str] = mapped_column(String(200), default="")
+    head_sha: Mapped[str] = mapped_column(String(64), default="")
+    pull_number: Mapped[int | None] = mapped_column(index=True)
+    pull_url: Mapped[str] = mapped_column(Text, default="")
+    status_comment_id: Mapped[int | None] = mapped_column(BigInteger, index=True)
+    failed_stage: Mapped[str | None] = mapped_column(String(20))
+    failure: Mapped[dict[str, Any] | None]
+    ended_by: Mapped[str | None] = mapped_column(String(100))
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+    __table_args__ = (
+        UniqueConstraint("repository", "comment_id", name="one_request_a_comment"),
+        Index("requests_by_issue", "repository", "issue_number"),
+    )
+
+
+class Profile(Table):
+    """A profile as derived or revised, and how it was shown."""
+
+    __tablename__ = "profiles"
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    body: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    comment_id: Mapped[int | None] = mapped_column(BigInteger)
+    comment_node_id: Mapped[str | None] = mapped_column(String(100))
+    body_sha256: Mapped[str | None] = mapped_column(String(64))  # of the comment's text
+    shown_at: Mapped[datetime | None]
+    stale_reactions: Mapped[list[int] | None]
+
+
+class Approval(Table):
+    """A person's answer to one profile."""
+
+    __tablename__ = "approvals"
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    profile_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    login: Mapped[str] = mapped_column(String(100))
+    by: Mapped[str] = mapped_column(String(20))  # reaction, command
+    source_id: Mapped[int] = mapped_column(BigInteger)  # of the reaction or the comment
+    at: Mapped[datetime]
+
+
+class StoredCandidate(Table):
+    """A candidate of one attempt and round, and the commit it became."""
+
+    __tablename__ = "candidates"
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True)
+    body: Mapped[dict[str, Any]]
+    head_sha: Mapped[str] = mapped_column(String(64), default="")
+    created_at: Mapped[datetime]
+
+
+class StoredJob(Table):
+    """A gate's job: what was sent where, and the report that came back."""
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(String(80), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    attempt: Mapped[int]
+    round: Mapped[int]
+    gate: Mapped[str] = mapped_column(String(20))
+    nonce: Mapped[str] = mapped_column(String(64))
+    head_sha: Mapped[str] = mapped_column(String(64))
+    check_run_id: Mapped[int | None] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(String(20))  # running, done, cancelled
+    conclusion: Mapped[str | None] = mapped_column(String(20))
+    title: Mapped[str] = mapped_column(Text, default="")
+    report: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+
+
+class Event(Table):
+    """One line of a request's history, for people."""
+
+    __tablename__ = "events"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    at: Mapped[datetime]
+    kind: Mapped[str] = mapped_column(String(30))  # state, approval, gate, commit, error
+    state: Mapped[str | None] = mapped_column(String(20))  # the state entered, for kind "state"
+    text: Mapped[str] = mapped_column(Text)
+
+
+class Reply(Table):
+    """A short answer given to a person on an issue; counted so that strangers can't make the bot chatter."""
+
+    __tablename__ = "replies"
+    repository: Mapped[str] = mapped_column(String(200), primary_key=True)
+    comment_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    issue_number: Mapped[int]
+    login: Mapped[str] = mapped_column(String(100), index=True)
+    at: Mapped[datetime]
+
+
+class Executor(Table):
+    """A process that shares this database, alive while its heartbeat is fresh."""
+
+    __tablename__ = "executors"
+    id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    process: Mapped[str] = mapped_column(String(100))
+    heartbeat_at: Mapped[datetime]

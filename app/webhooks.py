@@ -1,0 +1,87 @@
+"""The HTTP door: signature over the raw body, size, duplicates; what passes is stored, then acknowledged, then processed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import SecretStr
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.deliveries import MODELS
+from app.store import Store
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 25 * 1024 * 1024  # GitHub delivers nothing larger
+_SIGNATURE = "sha256="
+
+
+def signature_is_valid(secret: str, body: bytes, header: str | None) -> bool:
+    """Whether X-Hub-Signature-256 is the HMAC of the raw body."""
+    if not secret or header is None or not header.isascii() or not header.startswith(_SIGNATURE):
+        return False
+    expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(expected, header[len(_SIGNATURE) :].lower())
+
+
+def webhook_routes(secret: SecretStr, store: Store, submit: Callable[[str], None]) -> APIRouter:
+    """POST /webhook. submit: has a stored delivery processed."""
+    routes = APIRouter()
+
+    @routes.post("/webhook")
+    async def receive(request: Request) -> Response:
+        body = await _read(request)
+        if body is None:
+            return _refuse(413, "the body is larger than 25 MB")
+        header = request.headers.get("X-Hub-Signature-256")
+        if not signature_is_valid(secret.get_secret_value(), body, header):
+            return _refuse(401, "the signature is missing or wrong")
+        event = request.headers.get("X-GitHub-Event", "")
+        guid = request.headers.get("X-GitHub-Delivery", "")
+        if not event or not 0 < len(guid) <= 100:
+            return _refuse(400, "X-GitHub-Event and X-GitHub-Delivery are needed")
+        try:
+            text = body.decode("utf-8")
+            payload = await asyncio.to_thread(json.loads, text) if len(body) > 100_000 else json.loads(text)
+        except (ValueError, RecursionError):
+            return _refuse(400, "the body is not JSON")
+        if not isinstance(payload, dict):
+            return _refuse(400, "the body is not a JSON object")
+        if event not in MODELS or "installation" not in payload:
+            return JSONResponse({"status": "ignored"}, 202)
+        try:
+            fresh = await asyncio.to_thread(store.record_delivery, guid, event, text)
+        except SQLAlchemyError:
+            log.exception("delivery %s can't be stored", guid)
+            return _refuse(503, "can't be stored now; send it again")
+        if fresh:
+            submit(guid)
+        return JSONResponse({"status": "accepted" if fresh else "known"}, 202)
+
+    return routes
+
+
+async def _read(request: Request) -> bytes | None:
+    """The raw body; None when it is too large, without having read it all."""
+    length = request.headers.get("Content-Length", "")
+    if length.isdigit() and int(length) > MAX_BODY_BYTES:
+        return None
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _refuse(status: int, why: str) -> JSONResponse:
+    return JSONResponse({"error": why}, status)
