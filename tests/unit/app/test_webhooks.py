@@ -1,0 +1,117 @@
+"""The HTTP door."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app.store import Store
+from app.webhooks import MAX_BODY_BYTES, webhook_routes
+
+SECRET = "s3cret"
+PAYLOAD = {"action": "created", "installation": {"id": 1}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+async def client(store: Store) -> AsyncIterator[httpx.AsyncClient]:
+    app, submitted = FastAPI(), []
+    app.include_router(webhook_routes(SecretStr(SECRET), store, submitted.append))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        yield client
+
+
+def sign(body: bytes, secret: str = SECRET) -> str:
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+async def post(client: httpx.AsyncClient, body: bytes, **headers: str | bytes | None) -> httpx.Response:
+    values: dict[str, str | bytes | None] = {
+        "X-GitHub-Event": "issue_comment",
+        "X-GitHub-Delivery": "guid-1",
+        "X-Hub-Signature-256": sign(body),
+    }
+    values |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return await client.post("/webhook", content=body, headers={name: value for name, value in values.items() if value is not None})
+
+
+async def test_a_signed_delivery_is_stored_before_it_is_acknowledged(client: httpx.AsyncClient, store: Store):
+    answer = await post(client, json.dumps(PAYLOAD).encode())
+    assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
+    assert store.waiting_deliveries() == ["guid-1"]
+
+
+async def test_the_same_delivery_again_is_known(client: httpx.AsyncClient, store: Store):
+    body = json.dumps(PAYLOAD).encode()
+    await post(client, body)
+    answer = await post(client, body)
+    assert (answer.status_code, answer.json()) == (202, {"status": "known"})
+    assert store.waiting_deliveries() == ["guid-1"]
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        None,
+        "",
+        "sha256=",
+        "sha256=" + "0" * 64,
+        sign(b"another body"),
+        sign(json.dumps(PAYLOAD).encode(), "another secret"),
+        "sha1=" + hmac.new(SECRET.encode(), json.dumps(PAYLOAD).encode(), hashlib.sha1).hexdigest(),
+        "sha256=é".encode(),
+    ],
+)
+async def test_a_wrong_or_missing_signature_is_refused(client: httpx.AsyncClient, store: Store, signature: str | bytes | None):
+    answer = await post(client, json.dumps(PAYLOAD).encode(), X_Hub_Signature_256=signature)
+    assert answer.status_code == 401
+    assert store.waiting_deliveries() == []
+
+
+async def test_the_signature_is_over_the_raw_bytes(client: httpx.AsyncClient):
+    body = b'{ "action":"created",\n "installation" : {"id":1}, "text": "\xc3\xa9" }'
+    assert (await post(client, body)).status_code == 202
+
+
+@pytest.mark.parametrize("event", ["ping", "star", "no_such_event"])
+async def test_an_event_that_is_not_ours_is_ignored(client: httpx.AsyncClient, store: Store, event: str):
+    answer = await post(client, json.dumps(PAYLOAD).encode(), X_GitHub_Event=event)
+    assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
+    assert store.waiting_deliveries() == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
+async def test_what_is_not_a_json_object_is_refused(client: httpx.AsyncClient, store: Store, body: bytes):
+    assert (await post(client, body)).status_code == 400
+    assert store.waiting_deliveries() == []
+
+
+async def test_a_delivery_without_an_id_is_refused(client: httpx.AsyncClient):
+    assert (await post(client, json.dumps(PAYLOAD).encode(), X_GitHub_Delivery=None)).status_code == 400
+
+
+async def test_more_than_25_megabytes_are_refused_by_their_length(client: httpx.AsyncClient):
+    assert (await post(client, b"x" * (MAX_BODY_BYTES + 1))).status_code == 413
+
+
+async def test_more_than_25_megabytes_are_refused_without_a_length(client: httpx.AsyncClient):
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1_000_000
+
+    headers = {"X-GitHub-Event": "issue_comment", "X-GitHub-Delivery": "guid-1"}
+    assert (await client.post("/webhook", content=endless(), headers=headers)).status_code == 413
