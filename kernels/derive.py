@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import keyword
 
-from kernels.derivation import Derivation, Operand, Rule, Saved, Traffic, Unsupported
+from kernels.derivation import Derivation, Operand, Rule, Saved, Step, Traffic, Unsupported
 from kernels.expressions import FormulaText
 from kernels.op_spec import OpSpec
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import sums_last
 from kernels.passes.functions import FUNCTIONS
 from kernels.passes.graph import Graph
-from kernels.passes.layout import Layout, choose_layout
+from kernels.passes.layout import Layout, candidate_layouts
 from kernels.passes.lower import Lowered, lower, source_line
 from kernels.passes.products import flatten_products
-from kernels.passes.program import Writes, build_program
 from kernels.passes.rewrite import reachable, rebuild
 from kernels.passes.saved import choose_saved
+from kernels.passes.stages import Stage, Target, plan_stages
 from kernels.passes.values import Coordinates, Value, unrolled
 from kernels.row_program import Load, Map, Node, Reduce, RowProgram, Tensor
 from kernels.schedules import choose_schedule
@@ -59,12 +59,13 @@ class Deriver:
         self._rename_tangents()
         self._merge_sums()
         self._apply(lambda g, roots: simplify_branches(g, roots), "branches", "inside a condition its consequences are used")
-        layout = choose_layout(self.graph, self._roots(), list(self.outputs.values()))
+        layout = candidate_layouts(self.graph, self._roots(), [v.dims for v in self.outputs.values()])[0]
         cols = set(layout.cols)
         self._apply(lambda g, roots: flatten_products(g, roots, cols), "products", "constants merged, row values first")
-        forward = self._forward_program(layout)
-        backward, saved = self._backward_program(layout)
-        return self._derivation(lowered, layout, forward, backward, saved)
+        self.saved_statistics: dict[int, Tensor] = {}
+        backward = self._backward_stages(layout)
+        forward = self._forward_stages()
+        return self._derivation(lowered, forward, backward)
 
     # --- names ---
 
@@ -131,28 +132,27 @@ class Deriver:
         own = unrolled(self.graph, dims)
         return tuple(zip(own, at, strict=True))
 
-    def _store(self, writes: Writes, name: str, value: Value, tensor: Tensor) -> None:
-        full_dims = tensor.dims
+    def _targets(self, name: str, value: Value, tensor: Tensor) -> list[Target]:
+        targets: list[Target] = []
         for at, node in value.elements.items():
-            coordinates = self._at(value, full_dims, at) if at else ()
-            if not at and unrolled(self.graph, full_dims):
+            if not at and unrolled(self.graph, tensor.dims):
                 raise Unsupported(f"{name} is the same for all parts of its axis", needed="a value for each part")
-            writes.stores.append((tensor, node, coordinates))
+            targets.append(Target(tensor, node, self._at(value, tensor.dims, at) if at else ()))
+        return targets
 
     def _output_dims(self, name: str, value: Value) -> tuple[tuple[str, ...], ...]:
         tangent = self.graph.tensors.get(f"d{name}")
         return tangent.dims if tangent is not None else value.dims
 
-    def _forward_program(self, layout: Layout) -> RowProgram:
-        writes = Writes()
+    def _forward_stages(self) -> list[Stage]:
+        targets: list[Target] = []
         for name, value in self.outputs.items():
             tensor = Tensor(
                 name=name, dims=self._output_dims(name, value), dtype=self._output_dtype(name), kind="output", like=self._like()
             )
-            self._store(writes, name, value, tensor)
-        self.saved_statistics: dict[int, str] = {}
-        self.writes = writes
-        return build_program(self.graph, writes, layout)
+            targets += self._targets(name, value, tensor)
+        targets += [Target(tensor, node) for node, tensor in self.saved_statistics.items()]
+        return plan_stages(self.graph, targets)
 
     def _output_dtype(self, name: str) -> str:
         position = list(self.outputs).index(name)
@@ -165,7 +165,7 @@ class Deriver:
             raise Unsupported("the op has no floating-point input", needed="a floating-point tensor")
         return next((t.name for t in floats if not t.learnable), floats[0].name)
 
-    def _backward_program(self, layout: Layout) -> tuple[RowProgram, list[Saved]]:
+    def _backward_stages(self, layout: Layout) -> list[Stage]:
         forward_roots = [n for v in self.outputs.values() for n in v.elements.values()]
         forward = set(reachable(self.graph, forward_roots))
         gradient_roots = [n for v in self.gradients.values() for n in v.elements.values()]
@@ -178,42 +178,42 @@ class Deriver:
             if () in value.elements and self.graph.axes_of[value.node()] >= rows | cols
         }
         choice = choose_saved(self.graph, forward, plain, gradient_roots, rows, cols)
-        replaced: dict[int, tuple[str, Tensor]] = {}
+        if len(choice.statistics) > MAX_SAVED_ROWS:
+            raise Unsupported(f"the backward needs more than {MAX_SAVED_ROWS} row statistics")
+        self.saved_results = choice.results
+        replaced: dict[int, Tensor] = {}
         for name in choice.results:
             tensor = Tensor(name=name, dims=self.outputs[name].dims, dtype="float", kind="saved", like=self._like())
-            replaced[plain[name]] = (name, tensor)
+            replaced[plain[name]] = tensor
         for index, node in enumerate(choice.statistics):
             name = self._statistic_name(node, index)
-            dims = tuple((a,) for a in layout.rows if a in self.graph.axes_of[node])
+            dims = tuple((a,) for a in (*layout.rows, *layout.cols) if a in self.graph.axes_of[node])
             tensor = Tensor(name=name, dims=dims, dtype="float32", kind="saved")
-            replaced[node] = (name, tensor)
-            self.saved_statistics[node] = name
-        if choice.statistics:
-            self._add_statistics(replaced, layout)
-        tensors = {**self.graph.tensors, **{t.name: t for _, t in replaced.values()}}
-        self.graph.tensors.update(tensors)
+            replaced[node] = self.saved_statistics[node] = tensor
+        self.graph.tensors.update({t.name: t for t in replaced.values()})
         graph, names = self._with_loads(replaced, gradient_roots)
-        writes = Writes()
-        previous, self.graph = self.graph, graph
+        targets: list[Target] = []
         for name, value in self.gradients.items():
             spec = next(t for t in self.op.tensors if t.name == name)
-            dims = previous.tensors[name].dims
-            tensor = Tensor(name=f"d{name}", dims=dims, dtype="float", kind="gradient", like=spec.name)
-            self._store(writes, f"d{name}", Value(value.dims, {a: names[n] for a, n in value.elements.items()}), tensor)
-        program = build_program(graph, writes, layout)
-        self.graph = previous
-        return program, self._saved_records(program, choice.results)
+            tensor = Tensor(
+                name=f"d{name}", dims=self.graph.tensors[name].dims, dtype="float", kind="gradient", like=spec.name
+            )
+            renamed = Value(value.dims, {a: names[n] for a, n in value.elements.items()})
+            targets += self._targets(f"d{name}", renamed, tensor)
+        return plan_stages(graph, targets)
 
-    def _with_loads(self, replaced: dict[int, tuple[str, Tensor]], roots: list[int]) -> tuple[Graph, dict[int, int]]:
+    def _with_loads(self, replaced: dict[int, Tensor], roots: list[int]) -> tuple[Graph, dict[int, int]]:
         """The gradients' graph with saved values loaded; what only they needed is gone."""
 
         def rewrite(g: Graph, _node: Node, old: int) -> int | None:
-            return g.load(replaced[old][0]) if old in replaced else None
+            return g.load(replaced[old].name) if old in replaced else None
 
         return rebuild(self.graph, roots, rewrite)
 
     def _statistic_name(self, node: int, index: int) -> str:
         found = self.graph.nodes[node]
+        if not self.graph.axes_of[node]:
+            return self._free("count" if isinstance(found, Reduce) else f"stat_{index}")
         if isinstance(found, Map) and found.fn == "rsqrt":
             return self._free("rstd")
         if isinstance(found, Reduce):
@@ -223,18 +223,11 @@ class Deriver:
         return self._free(f"stat_{index}")
 
     def _free(self, name: str) -> str:
-        taken = {t.name for t in self.op.tensors} | {s.name for s in self.op.scalars} | set(self.saved_statistics.values())
+        taken = {t.name for t in self.op.tensors} | {s.name for s in self.op.scalars} | {t.name for t in self.saved_statistics.values()}
         taken |= set(self.outputs)
         while name in taken:
             name += "_"
         return name
-
-    def _add_statistics(self, replaced: dict[int, tuple[str, Tensor]], layout: Layout) -> None:
-        if len(self.saved_statistics) > MAX_SAVED_ROWS:
-            raise Unsupported("the backward needs more than 16 row statistics")
-        for node in self.saved_statistics:
-            self.writes.stores.append((replaced[node][1], node, ()))
-        self.forward_with_statistics = build_program(self.graph, self.writes, layout)
 
     # --- the record ---
 

@@ -19,9 +19,9 @@ INFIX = {
 CALLS = {
     "abs": "tl.abs", "exp": "tl.exp", "log": "tl.log", "sqrt": "tl.sqrt", "rsqrt": "tl.rsqrt", "sigmoid": "tl.sigmoid",
     "erf": "tl.erf", "sin": "tl.sin", "cos": "tl.cos", "floor": "tl.floor", "ceil": "tl.ceil", "tanh": "tanh",
-    "log1p": "log1p", "expm1": "expm1", "sign": "sign",
+    "log1p": "log1p", "expm1": "expm1", "sign": "sign", "atan": "atan",
 }  # fmt: skip
-HELPER_FUNCTIONS = {"tanh", "log1p", "expm1", "sign"}
+HELPER_FUNCTIONS = {"tanh", "log1p", "expm1", "sign", "atan"}
 ASSOCIATIVE = {"add", "mul", "and", "or"}
 
 

@@ -37,6 +37,20 @@ def expm1(x):
     series = x * (1 + x * (0.5 + x * (0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * 0.0013888889)))))
     return tl.where(tl.abs(x) < 0.25, series, tl.exp(x) - 1)
 ''',
+    "atan": '''
+@triton.jit
+def atan(x):
+    # Cephes: |x| is brought below tan(pi / 8), where a polynomial is exact to fp32
+    size = tl.abs(x)
+    large = size > 2.414213562373095
+    middle = size > 0.4142135623730951
+    reduced = tl.where(large, -1.0 / size, tl.where(middle, (size - 1) / (size + 1), size))
+    start = tl.where(large, 1.5707963267948966, tl.where(middle, 0.7853981633974483, 0.0))
+    z = reduced * reduced
+    tail = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1
+    angle = start + (tail * z * reduced + reduced)
+    return tl.where(x < 0, -angle, angle)
+''',
     "softplus": '''
 @triton.jit
 def softplus(x):

@@ -6,11 +6,14 @@ import ast
 from dataclasses import dataclass
 
 from kernels.derivation import Derivation, Unsupported
-from kernels.kernel_printer import KernelSource, size_name
+from kernels.expressions import ATOM
+from kernels.host_text import HostText
+from kernels.kernel_printer import RUNTIME_SIZES, KernelSource, size_name
 from kernels.module_style import ModuleStyle
 from kernels.op_spec import OpSpec, ScalarSpec
 from kernels.passes.lower import ROWS
 from kernels.passes.names import stem
+from kernels.passes.program import group_axes
 from kernels.quantity import Quantity, number_text
 from kernels.row_program import RowProgram, Tensor
 from kernels.schedules import FLAT_BLOCK, FLAT_WARPS, TILE_BLOCK, TILE_WARPS
@@ -133,108 +136,135 @@ class Shapes:
         return f"float({' * '.join(parts)})"
 
 
-class WrapperPrinter:
-    """Prints the wrapper of one kernel."""
+@dataclass(frozen=True)
+class PrintedStep:
+    """One step of a wrapper: a kernel with its source, or a host step (source None)."""
 
-    def __init__(
-        self, derivation: Derivation, style: ModuleStyle, program: RowProgram, source: KernelSource, schedule: str, *, backward: bool
-    ):
-        self.derivation, self.style, self.program = derivation, style, program
-        self.source, self.schedule, self.backward = source, schedule, backward
-        written = {w.tensor for w in (*program.stores, *program.accumulates)}
-        self.inputs = [t for t in program.tensors if t.name not in written and t.name in source.pointers]
-        named = [n for n in source.pointers if n not in {t.name for t in program.tensors}]
-        self.dtype_only = named  # tensors passed for their dtype alone
+    program: RowProgram
+    schedule: str
+    kernel: str
+    source: KernelSource | None
+
+
+class WrapperPrinter:
+    """Prints the wrapper of one direction: allocations, launches, and the host steps between them."""
+
+    def __init__(self, derivation: Derivation, style: ModuleStyle, steps: list[PrintedStep], *, backward: bool):
+        self.derivation, self.style, self.steps, self.backward = derivation, style, steps, backward
+        self.tensors: dict[str, Tensor] = {}
+        produced: list[str] = []
+        inputs: dict[str, Tensor] = {}
+        named: list[str] = []
+        for step in steps:
+            written = {w.tensor for w in (*step.program.stores, *step.program.accumulates)}
+            for tensor in step.program.tensors:
+                self.tensors.setdefault(tensor.name, tensor)
+                if tensor.name not in written and tensor.name not in produced:
+                    inputs.setdefault(tensor.name, tensor)
+            pointers = step.source.pointers if step.source else []
+            named += [n for n in pointers if n not in {t.name for t in step.program.tensors} and n not in named]
+            produced += [n for n in written if n not in produced]
+        self.inputs = list(inputs.values())
+        self.dtype_only = [n for n in named if n not in inputs]
+        self.produced = produced
+        self.axes: dict[str, Quantity] = {a.name: a.size for s in steps for a in s.program.axes}
         self.given = self._given()
-        axes = {a.name: a.size for a in program.axes}
-        self.shapes = Shapes(derivation.op, self.inputs, axes)
+        self.shapes = Shapes(derivation.op, self.inputs, self.axes)
 
     def _given(self) -> list[str]:
-        """Tensor arguments of the wrapper: incoming gradients, then inputs in call order, then saved values."""
-        inputs = [n for n in call_order(self.derivation) if n in {t.name for t in self.inputs} | set(self.dtype_only)]
+        """Tensor arguments: incoming gradients, then inputs in call order, then saved values."""
+        loaded = {t.name for t in self.inputs} | set(self.dtype_only)
+        inputs = [n for n in call_order(self.derivation) if n in loaded]
         tangents = [t.name for t in self.inputs if t.kind == "tangent"]
         saved = [t.name for t in self.inputs if t.kind == "saved"]
-        likes = [t.like for t in self.program.tensors if t.kind == "gradient" and t.like]
-        inputs += [n for n in likes if n not in inputs and not self._like_of(n)]
+        likes = [t.like for t in self.tensors.values() if t.kind == "gradient" and t.like]
+        inputs += [n for n in dict.fromkeys(likes) if n not in inputs and not self._stand_in(n)]
         return [*tangents, *inputs, *saved]
 
-    def _like_of(self, name: str) -> str | None:
-        """A given tensor with the same dimensions, from which a gradient can be allocated, when `name` isn't given."""
-        wanted = next((t for t in self.program.tensors if t.kind == "gradient" and t.like == name), None)
-        if wanted is None or any(a.tensor == wanted.name for a in self.program.accumulates):
+    def _stand_in(self, name: str) -> str | None:
+        """A given incoming gradient with the same dimensions as the gradient of `name`, when `name` isn't given."""
+        wanted = next((t for t in self.tensors.values() if t.kind == "gradient" and t.like == name), None)
+        if wanted is None or any(a.tensor == wanted.name for s in self.steps for a in s.program.accumulates):
             return None
-        for tensor in self.inputs:
-            if tensor.kind == "tangent" and tensor.dims == wanted.dims:
-                return tensor.name
-        return None
+        return next((t.name for t in self.inputs if t.kind == "tangent" and t.dims == wanted.dims), None)
 
     @property
     def scalars(self) -> list[ScalarSpec]:
-        needed = set(self.source.scalars)
-        for quantity in self.source.symbols.values():
-            needed |= quantity.names
-        for axis in self.program.axes:
-            needed |= axis.size.names
+        needed: set[str] = set()
+        for step in self.steps:
+            needed |= set(step.program.scalars)
+            if step.source:
+                for quantity in step.source.symbols.values():
+                    needed |= quantity.names
+        for size in self.axes.values():
+            needed |= size.names
         return [s for _, s in arguments(self.derivation) if s is not None and s.name in needed]
 
-    def signature(self) -> str:
-        names = [stem(n) for n in self.given] + [s.name for s in self.scalars]
+    def signature(self, prefix: str = "") -> str:
+        """The call, with scalars read from `prefix` (a ctx)."""
+        names = [stem(n) for n in self.given] + [prefix + s.name for s in self.scalars]
         wrapper = self.style.backward_wrapper if self.backward else self.style.forward_wrapper
         return f"{wrapper}({', '.join(names)})"
+
+    def results(self) -> list[Tensor]:
+        """What the wrapper returns: outputs or gradients, then saved values."""
+        order = {"output": 0, "gradient": 0, "saved": 1}
+        found = [self.tensors[n] for n in self.produced if self.tensors[n].kind in order]
+        names = [n for n in call_order(self.derivation)]
+        rank = {f"d{n}": i for i, n in enumerate(names)}
+        return sorted(found, key=lambda t: (order[t.kind], rank.get(t.name, 0)))
 
     def print(self) -> str:
         lines: list[str] = []
         if self.style.utils_module is None:
             lines += [f"{stem(n)} = {stem(n)}.contiguous()" for n in self.given]
-        lines += self._allocations()
-        lines += self._launch()
-        lines += self._results()
+        self.known: dict[str, str] = {}
+        for step in self.steps:
+            lines += self._kernel_step(step) if step.source else self._host_step(step)
+        lines.append(f"return {self._result_names()}")
         return "\n".join([f"def {self.signature()}:", *(INDENT + line if line else "" for line in lines)])
 
-    def written(self) -> list[Tensor]:
-        order = {"output": 0, "gradient": 0, "saved": 1}
-        names = {s.tensor for s in self.program.stores} | {a.tensor for a in self.program.accumulates}
-        return sorted((t for t in self.program.tensors if t.name in names), key=lambda t: order.get(t.kind, 2))
+    def _result_names(self) -> str:
+        return ", ".join(stem(t.name) for t in self.results())
 
-    def _accumulated(self) -> set[str]:
-        return {a.tensor for a in self.program.accumulates}
+    # --- allocations ---
 
-    def _main(self) -> Tensor:
-        """The given tensor that spans the whole grid."""
-        return max(self.inputs, key=lambda t: (len([a for a in t.axes]), t.kind == "input"))
+    def _main(self, program: RowProgram) -> Tensor:
+        """The tensor that spans most of the grid, from what is given if possible."""
+        own = [t for t in program.tensors if t.name in {i.name for i in self.inputs}] or self.inputs
+        return max(own, key=lambda t: (len(t.axes), t.kind == "input"))
 
-    def _allocations(self) -> list[str]:
-        lines: list[str] = []
-        for tensor in self.written():
-            if tensor.name not in self._accumulated():
-                lines.append(f"{stem(tensor.name)} = {self._empty(tensor)}")
-        return lines
-
-    def _empty(self, tensor: Tensor) -> str:
+    def _empty(self, tensor: Tensor, program: RowProgram) -> str:
         dtype = "torch.float32" if tensor.dtype == "float32" else None
         for other in self.inputs:
             if other.dims == tensor.dims and other.dtype == "float" and other.kind in ("input", "tangent"):
-                same = tensor.like in (other.name, None) or (tensor.like and self._dtype_source(tensor.like) == other.name)
-                wanted = dtype or (None if same else f"{stem(self._dtype_source(tensor.like or other.name))}.dtype")
+                source = self._dtype_source(tensor.like, program)
+                wanted = dtype or (None if source == other.name else f"{stem(source)}.dtype")
                 return f"torch.empty_like({stem(other.name)}{f', dtype={wanted}' if wanted else ''})"
-        source = stem(self._main().name)
-        wanted = dtype or f"{stem(self._dtype_source(tensor.like or self._main().name))}.dtype"
-        return f"torch.empty({self._shape(tensor)}, dtype={wanted}, device={source}.device)"
+        wanted = dtype or f"{stem(self._dtype_source(tensor.like, program))}.dtype"
+        return f"torch.empty({self._shape(tensor)}, dtype={wanted}, device={stem(self._main(program).name)}.device)"
 
-    def _dtype_source(self, like: str) -> str:
+    def _dtype_source(self, like: str | None, program: RowProgram) -> str:
         """The given tensor whose dtype `like` has: itself, or a stand-in of the same role."""
-        return like if like in self.given else self._like_of(like) or self._main().name
+        if like in self.given:
+            return like  # type: ignore[return-value]
+        floats = [t for t in self.inputs if t.dtype == "float"]
+        return (like and self._stand_in(like)) or (floats[0].name if floats else self._main(program).name)
 
     def _shape(self, tensor: Tensor) -> str:
         parts: list[str] = []
         for position, dim in enumerate(tensor.dims):
-            if position == 0 and self.shapes.star(tensor):
+            if position == 0 and self.shapes.star(tensor) and tensor.kind != "partial":
                 parts.append(self._leading())
             else:
-                parts.append(self.shapes.text(self.shapes.size(dim)))
+                parts.append(self._size(self.shapes.size(dim)))
         if len(parts) == 1:
-            return f"({parts[0]},)"
+            return parts[0].removeprefix("*") if parts[0].startswith("*") else f"({parts[0]},)"
         return f"({', '.join(parts)})"
+
+    def _size(self, quantity: Quantity) -> str:
+        """A size: a variable that is already there, or read from a shape."""
+        return self.known.get(quantity.text()) or self.shapes.text(quantity)
 
     def _leading(self) -> str:
         for tensor in self.inputs:
@@ -243,139 +273,202 @@ class WrapperPrinter:
                 return f"*{stem(tensor.name)}.shape[:-{rest}]" if rest else f"*{stem(tensor.name)}.shape"
         raise Unsupported("no given tensor shows the leading dimensions")
 
-    # --- launch ---
+    # --- launches ---
 
-    def _launch(self) -> list[str]:
-        main = stem(self._main().name)
-        rows, cols = Quantity(), Quantity()
-        axes = {a.name: a.size for a in self.program.axes}
-        for axis in self.program.rows:
-            rows *= axes[axis]
-        for axis in self.program.cols:
-            cols *= axes[axis]
+    def _kernel_step(self, step: PrintedStep) -> list[str]:
+        program, source = step.program, step.source
+        assert source is not None
+        main = stem(self._main(program).name)
+        accumulated = list(dict.fromkeys(a.tensor for a in program.accumulates))
         lines: list[str] = []
-        if self.schedule == "flat":
-            lines += [f"n_elements = {main}.numel()"]
-            empty, grid = "n_elements == 0", "triton.cdiv(n_elements, BLOCK_SIZE),"
+        if step.schedule == "flat":
+            lines.append(f"n_elements = {main}.numel()")
+            count, grid = "n_elements", "triton.cdiv(n_elements, BLOCK_SIZE),"
             settings = [f"BLOCK_SIZE, num_warps = {FLAT_BLOCK}, {FLAT_WARPS}"]
+            programs = "triton.cdiv(n_elements, BLOCK_SIZE)"
         else:
-            lines += [f"n_cols = {self.shapes.text(cols)}", f"n_rows = {self._rows(rows)}"]
-            empty = "n_rows * n_cols == 0"
-            if self.schedule == "tile":
+            lines += self._grid_sizes(program)
+            count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
+            settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
+            if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
                     f"BLOCK_ROWS = max(1, min({TILE_BLOCK} // BLOCK_SIZE, triton.next_power_of_2(n_rows)))",
                     f"num_warps = {TILE_WARPS}",
                 ]
                 grid = "triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE)"
-            else:
-                settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
-                grid = "n_rows,"
-            if self.schedule == "row_block":
-                settings += [
-                    f"n_programs = min(get_sm_count({main}.device), n_rows)",
-                    "rows_per_program = triton.cdiv(n_rows, n_programs)",
-                ]
-                grid = "n_programs,"
-        for name in self.source.sizes:
-            if name in ("n_elements", "n_rows", "n_cols", "rows_per_program"):
-                continue
-            axis = next(a for a in self.program.axes if size_name(a.name) == name)
-            settings.insert(0, f"{name} = {self.shapes.text(axis.size)}")
-        body: list[str] = []
-        if self.schedule == "row_block":
-            body += self._partials(main)
-        kernel = self.style.backward_kernel if self.backward else self.style.forward_kernel
-        call = [f"{kernel}[({grid})]("]
-        for name in self.source.pointers:
-            call.append(f"{INDENT}{'_' if name in self._accumulated() else ''}{stem(name)},")
-        call += [f"{INDENT}{self._scalar(s)}," for s in self.source.scalars]
-        call += [f"{INDENT}{self.shapes.number(q)}," for q in self.source.symbols.values()]
-        call += [f"{INDENT}{s}," for s in self.source.sizes if s in ("n_elements", "n_rows", "rows_per_program")]
-        call += [
-            f"{INDENT}{s}={s}," for s in self.source.sizes if s not in ("n_elements", "n_rows", "rows_per_program")
+            elif step.schedule == "row_block":
+                groups = group_axes(program)
+                grid, programs = "n_programs,", "n_programs"
+                if groups:
+                    total = self.shapes.size(groups)
+                    lines.append(f"n_groups = {self._size(total)}")
+                    settings += [
+                        "rows_per_group = n_rows // n_groups",
+                        f"programs_per_group = max(1, min(triton.cdiv(get_sm_count({main}.device), n_groups), rows_per_group))",
+                        "rows_per_program = triton.cdiv(rows_per_group, programs_per_group)",
+                    ]
+                    lines.append("programs_per_group = 1")
+                    programs = "n_programs"
+                    settings.append("n_programs = n_groups * programs_per_group")
+                else:
+                    lines.append(f"n_programs = min(get_sm_count({main}.device), n_rows)")
+                    settings.append("rows_per_program = triton.cdiv(n_rows, n_programs)")
+        allocations = [
+            f"{stem(n)} = {self._empty(self.tensors[n], program)}" for n in dict.fromkeys(s.tensor for s in program.stores)
         ]
-        if self.schedule == "tile":
-            call.append(f"{INDENT}BLOCK_ROWS=BLOCK_ROWS,")
-        call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]
-        if self.style.device_context:
-            call = [f"with device_context({main}.device):", *(INDENT + line for line in call)]
-        after = self._sums()
-        if self.schedule == "row_block":
-            # An empty sum is zero: nothing is launched, and the gradients are.
-            zeros = [
-                f"{stem(t.name)} = torch.zeros({self._shape(t)}, dtype={stem(self._dtype_source(t.like or main))}.dtype, device={main}.device)"
-                for t in self.written()
-                if t.name in self._accumulated()
-            ]
-            guard = [f"if {empty}:", *(INDENT + z for z in zeros), f"{INDENT}return {self._result_names()}"]
-            return [*lines, *guard, *settings, *body, *call, *after]
-        guarded = [*settings, *body, *call]
-        return [*lines, f"if {empty}:", f"{INDENT}return {self._result_names()}", *guarded, *after]
+        for name in source.sizes:
+            if name not in (*RUNTIME_SIZES, "n_cols"):
+                axis = next(a for a in program.axes if size_name(a.name) == name)
+                settings.insert(0, f"{name} = {self._size(axis.size)}")
+        call = self._call(step, grid, main)
+        if not accumulated:
+            if len(self.steps) == 1:
+                guard = [f"if {count} == 0:", f"{INDENT}return {self._result_names()}"]
+                return [*allocations[:0], *self._ordered(allocations, lines), *guard, *settings, *call]
+            return [*lines, *allocations, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call))]
+        buffers, sums = self._partials(step, accumulated, main, programs)
+        if step.schedule == "row_block" and group_axes(program):
+            # The number of programs decides the buffer: settings come first.
+            body = [*lines[:-1], *allocations]
+            zero = [f"if {count} == 0:", *(INDENT + x for x in self._zeros(accumulated, main)), f"{INDENT}return {self._result_names()}"]
+            return [*body, *zero, *settings, *buffers, *call, *sums]
+        if step.schedule == "flat":
+            settings, lines = [], [*lines, *settings]
+        return [*lines, *allocations, *buffers, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call)), *sums]
 
-    def _rows(self, rows: Quantity) -> str:
+    @staticmethod
+    def _ordered(allocations: list[str], lines: list[str]) -> list[str]:
+        """Results are allocated first, unless their shapes need the sizes."""
+        early = [a for a in allocations if "n_rows" not in a and "n_cols" not in a]
+        return [*early, *lines, *(a for a in allocations if a not in early)]
+
+    def _zeros(self, accumulated: list[str], main: str) -> list[str]:
+        return [
+            f"{stem(n)} = torch.zeros({self._shape(self.tensors[n])}, dtype={self._result_dtype(self.tensors[n])}, device={main}.device)"
+            for n in accumulated
+        ]
+
+    def _grid_sizes(self, program: RowProgram) -> list[str]:
+        rows, cols = self.shapes.size(program.rows), self.shapes.size(program.cols)
+        # Shapes are read afresh: a variable of an earlier kernel may mean another size.
+        self.known = {}
+        lines = [f"n_cols = {self.shapes.text(cols)}", f"n_rows = {self._rows(program, rows)}"]
+        self.known = {rows.text(): "n_rows", cols.text(): "n_cols"}
+        return lines
+
+    def _rows(self, program: RowProgram, rows: Quantity) -> str:
+        if not program.rows:
+            return "1"
         for tensor in self.inputs:
             lead = 0
             axes: list[str] = []
             for dim in tensor.dims:
-                if axes == list(self.program.rows):
+                if axes == list(program.rows):
                     break
                 axes += list(dim)
                 lead += 1
-            if axes == list(self.program.rows):
+            if axes == list(program.rows):
                 name = stem(tensor.name)
                 if lead == len(tensor.dims):
                     return f"{name}.numel()"
                 return f"{name}.shape[:{lead - len(tensor.dims)}].numel()"
         return self.shapes.text(rows)
 
+    def _call(self, step: PrintedStep, grid: str, main: str) -> list[str]:
+        source = step.source
+        assert source is not None
+        accumulated = {a.tensor for a in step.program.accumulates}
+        call = [f"{step.kernel}[({grid})]("]
+        call += [f"{INDENT}{'_' if n in accumulated else ''}{stem(n)}," for n in source.pointers]
+        call += [f"{INDENT}{self._scalar(s)}," for s in source.scalars]
+        call += [f"{INDENT}{self.shapes.number(q)}," for q in source.symbols.values()]
+        call += [f"{INDENT}{s}," for s in source.sizes if s in RUNTIME_SIZES]
+        call += [f"{INDENT}{s}={s}," for s in source.sizes if s not in RUNTIME_SIZES]
+        if step.schedule == "tile":
+            call.append(f"{INDENT}BLOCK_ROWS=BLOCK_ROWS,")
+        call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]
+        if self.style.device_context:
+            call = [f"with device_context({main}.device):", *(INDENT + line for line in call)]
+        return call
+
     def _scalar(self, name: str) -> str:
         spec = next(s for s in self.derivation.op.scalars if s.name == name)
         return name if isinstance(spec.default, int) and not isinstance(spec.default, bool) else f"float({name})"
 
-    def _partials(self, main: str) -> list[str]:
-        lines = []
-        for tensor in self.written():
-            if tensor.name in self._accumulated():
-                size = self.shapes.size(tensor.axes)
-                shape = "(n_programs,)" if size.same(Quantity()) else f"(n_programs, {self._flat_size(tensor)})"
-                lines.append(f"_{stem(tensor.name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
+    def _partials(
+        self, step: PrintedStep, accumulated: list[str], main: str, programs: str
+    ) -> tuple[list[str], list[str]]:
+        """Buffers of one part a program, and the sums over them."""
+        buffers, sums = [], []
+        groups = group_axes(step.program)
+        for name in accumulated:
+            tensor = self.tensors[name]
+            own = tuple(a for a in tensor.axes if a not in step.program.rows)
+            size = self.shapes.size(own)
+            scalar = size.same(Quantity())
+            shape = f"({programs},)" if scalar else f"({programs}, {self._size(size)})"
+            buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
+            text = f"_{stem(name)}"
+            if groups and set(tensor.axes) & set(step.program.rows):
+                text += f".view(n_groups, programs_per_group, {self._size(size)}).sum(dim=1)"
+            else:
+                text += ".sum(dim=0)" if not scalar else ".sum()"
+            if len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor)):
+                text += f".view({self._shape(tensor)})"
+            sums.append(f"{stem(name)} = {text}{self._to_result(tensor)}")
+        return buffers, sums
+
+    def _result_dtype(self, tensor: Tensor) -> str:
+        if tensor.kind == "partial" or tensor.dtype == "float32":
+            return "torch.float32"
+        return f"{stem(self._dtype_source(tensor.like, self.steps[0].program))}.dtype"
+
+    def _to_result(self, tensor: Tensor) -> str:
+        dtype = self._result_dtype(tensor)
+        return "" if dtype == "torch.float32" else f".to({dtype})"
+
+    # --- host steps ---
+
+    def _host_step(self, step: PrintedStep) -> list[str]:
+        program = step.program
+        star = {stem(t.name) for t in program.tensors if self.shapes.star(t) and t.kind != "partial"}
+        mixed = any(ROWS in t.axes and t.kind == "partial" for t in program.tensors)
+        writer = HostText(program, self._host_number, frozenset(star if mixed else ()))
+        lines: list[str] = []
+        for store in program.stores:
+            tensor = self.tensors[store.tensor]
+            text, axes = writer.write(store.value)
+            wanted = tensor.axes
+            written = text.text
+            if axes and axes != wanted:
+                raise Unsupported("a small result whose axes are in another order")
+            result = self._to_result(tensor)
+            if wanted and (len(wanted) != len(tensor.dims) or (mixed and self.shapes.star(tensor))):
+                result = f".view({self._shape(tensor)})" + result
+            lines.append(f"{stem(store.tensor)} = {text.at(ATOM) if result else written}{result}")
         return lines
 
-    def _flat_size(self, tensor: Tensor) -> str:
-        cols = list(self.program.cols)
-        if list(tensor.axes) == cols:
-            return "n_cols"
-        return self.shapes.text(self.shapes.size(tensor.axes))
-
-    def _sums(self) -> list[str]:
-        lines = []
-        for tensor in self.written():
-            if tensor.name in self._accumulated():
-                name = stem(tensor.name)
-                view = f".view({self._shape(tensor).strip('()').rstrip(',')})" if len(tensor.dims) > 1 else ""
-                dtype = stem(self._dtype_source(tensor.like or tensor.name))
-                lines.append(f"{name} = _{name}.sum(dim=0){view}.to({dtype}.dtype)")
-        return lines
-
-    def _result_names(self) -> str:
-        return ", ".join(stem(t.name) for t in self.written())
-
-    def _results(self) -> list[str]:
-        return [f"return {self._result_names()}"]
+    def _host_number(self, quantity: Quantity) -> str:
+        if quantity.text() in self.known:
+            return self.known[quantity.text()]
+        if quantity.names <= {s.name for s in self.derivation.op.scalars}:
+            return quantity.text()
+        text = self.shapes.number(quantity).removeprefix("float(").removesuffix(")")
+        return f"({text})" if " " in text else text
 
 
 def print_function(derivation: Derivation, style: ModuleStyle, forward: WrapperPrinter, backward: WrapperPrinter) -> str:
     """The autograd Function around the two wrappers."""
     args = arguments(derivation)
     parameters = [stem(n) if s is None else f"{n}={_default(s)}" for n, s in args]
-    outputs = [stem(t.name) for t in forward.written() if t.kind == "output"]
-    written = [stem(t.name) for t in forward.written()]
-    saved_names = [stem(n) for n in backward.given if n not in {t.name for t in backward.inputs if t.kind == "tangent"}]
-    tangents = [f"d{stem(t.name)}" if len(t.name) == 1 else f"d{t.name}" for t in forward.written() if t.kind == "output"]
-    tangents = [stem(f"d{t.name}") for t in forward.written() if t.kind == "output"]
+    outputs = [stem(t.name) for t in forward.results() if t.kind == "output"]
+    written = [stem(t.name) for t in forward.results()]
+    tangents = [stem(f"d{t.name}") for t in forward.results() if t.kind == "output"]
+    given_tangents = {t.name for t in backward.inputs if t.kind == "tangent"}
+    saved_names = [stem(n) for n in backward.given if n not in given_tangents]
     scalars = [s.name for s in backward.scalars]
-    gradients = {stem(t.name) for t in backward.written()}
+    gradients = {stem(t.name) for t in backward.results()}
     decorator = f"{INDENT}@ensure_contiguous" if style.utils_module else None
     lines = [f"class {style.function_class}(torch.autograd.Function):", f"{INDENT}@staticmethod"]
     lines += [decorator] if decorator else []
@@ -393,11 +486,8 @@ def print_function(derivation: Derivation, style: ModuleStyle, forward: WrapperP
         body.append(f"{', '.join(saved_names)}{',' if len(saved_names) == 1 else ''} = ctx.saved_tensors")
         if len(saved_names) == 1:
             body[-1] = f"({saved_names[0]},) = ctx.saved_tensors"
-    call = backward.signature()
-    for scalar in scalars:
-        call = call.replace(f", {scalar}", f", ctx.{scalar}", 1)
-    order = [stem(t.name) for t in backward.written()]
-    body.append(f"{', '.join(order)} = {call}")
+    order = [stem(t.name) for t in backward.results()]
+    body.append(f"{', '.join(order)} = {backward.signature('ctx.')}")
     returned = [
         (stem(f"d{n}") if stem(f"d{n}") in gradients else "None") if s is None else "None" for n, s in args
     ]

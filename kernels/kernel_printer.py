@@ -9,11 +9,13 @@ from kernels.derivation import Unsupported
 from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.passes.names import stem, value_names
 from kernels.passes.padding import choose_padding
+from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
 from kernels.row_program import Cast, Const, Gather, Index, Load, Reduce, RowProgram, Scan, Symbol, Tensor
 
 INLINE_WIDTH = 64
 INDENT = "    "
+RUNTIME_SIZES = ("n_elements", "n_rows", "rows_per_program", "rows_per_group", "programs_per_group")
 
 
 @dataclass
@@ -63,18 +65,21 @@ class KernelPrinter:
         return list(dict.fromkeys([*written, *read, *named]))
 
     def _symbol(self, quantity: Quantity) -> str:
-        """How the kernel writes a quantity: n_cols and scalars are arguments; other sizes come from the host."""
-        cols = Quantity()
-        for axis in self.program.cols:
-            cols *= self.program.axis(axis).size
-        if quantity.same(cols):
-            self.sizes["n_cols"] = None
-            return "n_cols"
-        if quantity.names <= set(self.program.scalars):
+        """How the kernel writes a quantity: sizes and scalars are arguments; products with powers come from the host."""
+        for name, axes in (("n_cols", self.program.cols), ("n_rows", self.program.rows)):
+            size = Quantity()
+            for axis in axes:
+                size *= self.program.axis(axis).size
+            if axes and quantity.same(size) and not (self.schedule == "flat" and name == "n_rows"):
+                self.sizes[name] = None
+                return name
+        if quantity.names <= set(self.program.scalars) and all(f.power in (1.0, -1.0) for f in quantity.factors):
             return quantity.text()
-        name = "".join(c if c.isalnum() else "_" for c in quantity.text().replace("**-", "_pow_minus_").replace("**", "_pow_"))
-        name = "_".join(part for part in name.split("_") if part)
-        name = f"factor_{name}" if not name[:1].isalpha() else name
+        words = quantity.text().replace("**-", "_to_minus_").replace("**", "_to_").replace("/", "_by_").replace("-", "_minus_")
+        name = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in words).split("_") if part)
+        name = name if name[:1].isalpha() and name not in self.program.scalars else f"factor_{name}"
+        if name in ("n_rows", "n_cols", "n_elements"):
+            name = f"{name}_total"
         self.symbols[name] = quantity
         return name
 
@@ -105,7 +110,7 @@ class KernelPrinter:
     ) -> str:
         """The element offset of a tensor inside this kernel, as text. `given`: axes whose coordinate is a value."""
         if self.schedule == "flat":
-            return "offsets"
+            return "offsets" if tensor.axes else "0"
         given = given or {}
         fixed = dict(at)
         axes = list(tensor.axes)
@@ -187,7 +192,7 @@ class KernelPrinter:
         scalars = [s for s in self.program.scalars if self._mentions(body, s)]
         pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
         body = pinned + body
-        sizes = [s for s in ("n_elements", "n_rows", "rows_per_program") if s in self.sizes]
+        sizes = [s for s in RUNTIME_SIZES if s in self.sizes]
         constants = [s for s in self.sizes if s not in sizes]
         lines = ["@triton.jit", f"def {self.name}("]
         lines += [f"{INDENT}{stem(t)}_ptr," for t in self.pointers]
@@ -223,6 +228,7 @@ class KernelPrinter:
             "",
             *self._statements(range(len(self.program.nodes))),
             *self._stores(),
+            *self._partial_stores(),
         ]
 
     def _tile(self) -> list[str]:
@@ -238,8 +244,15 @@ class KernelPrinter:
             *body,
         ]
 
+    def _partial_stores(self) -> list[str]:
+        """Scalars that each program adds a part to: one element of the buffer a program."""
+        return [
+            f"tl.store({stem(a.tensor)}_ptr + tl.program_id(0), {self.text.write(a.value).text})"
+            for a in self.program.accumulates
+        ]
+
     def _persistent_row(self) -> list[str]:
-        body = [*self._statements(range(len(self.program.nodes))), *self._stores()]
+        body = [*self._statements(range(len(self.program.nodes))), *self._stores(), *self._partial_stores()]
         self.sizes["n_cols"] = None
         return [
             "row_idx = tl.program_id(0).to(tl.int64)",
@@ -268,10 +281,22 @@ class KernelPrinter:
             looped.append(f"{name} += {value}")
             target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
             final.append(f"tl.store({target}, {name}{', mask=mask' if vector else ''})")
-        self.sizes["n_rows"] = self.sizes["rows_per_program"] = self.sizes["n_cols"] = None
+        self.sizes["rows_per_program"] = self.sizes["n_cols"] = None
+        if group_axes(self.program):
+            self.sizes["rows_per_group"] = self.sizes["programs_per_group"] = None
+            bounds = [
+                "group_start = (tl.program_id(0) // programs_per_group).to(tl.int64) * rows_per_group",
+                "row_start = group_start + tl.program_id(0) % programs_per_group * rows_per_program",
+                "row_end = tl.minimum(row_start + rows_per_program, group_start + rows_per_group)",
+            ]
+        else:
+            self.sizes["n_rows"] = None
+            bounds = [
+                "row_start = tl.program_id(0).to(tl.int64) * rows_per_program",
+                "row_end = tl.minimum(row_start + rows_per_program, n_rows)",
+            ]
         return [
-            "row_start = tl.program_id(0).to(tl.int64) * rows_per_program",
-            "row_end = tl.minimum(row_start + rows_per_program, n_rows)",
+            *bounds,
             "col_offsets = tl.arange(0, BLOCK_SIZE)",
             "mask = col_offsets < n_cols",
             "",
@@ -285,8 +310,11 @@ class KernelPrinter:
 
     def _partial_offset(self, tensor: Tensor, at: tuple[tuple[str, int], ...]) -> str:
         """Where a program's partial sum goes: row `program_id` of a (programs, size) buffer."""
-        own = self._offset(tensor, at)
-        size = self._product(tensor.axes)
+        kept = tensor.model_copy(
+            update={"dims": tuple(tuple(a for a in dim if a not in self.rows) for dim in tensor.dims)}
+        )
+        own = self._offset(kept, at)
+        size = self._product(kept.axes)
         if size == "1":
             return "tl.program_id(0)"
         start = f"tl.program_id(0).to(tl.int64) * {_parenthesised(size)}"

@@ -6,8 +6,8 @@ import textwrap
 
 from kernels.derivation import Derivation
 from kernels.helpers import CONSTANTS, helper_sources
-from kernels.host_printer import WrapperPrinter, call_order, print_function
-from kernels.kernel_printer import KernelPrinter, KernelSource
+from kernels.host_printer import PrintedStep, WrapperPrinter, call_order, print_function
+from kernels.kernel_printer import KernelPrinter
 from kernels.module_style import ModuleStyle
 
 __all__ = ["call_order", "kernel_names", "print_module"]
@@ -40,19 +40,20 @@ WIDTH = 110
 
 def kernel_names(derivation: Derivation, style: ModuleStyle) -> list[str]:
     """Names of the @triton.jit kernels that are launched, in the printed module."""
-    _ = derivation
-    return [style.forward_kernel, style.backward_kernel]
+    steps = [*_steps(derivation, style, backward=False), *_steps(derivation, style, backward=True)]
+    return [step.kernel for step in steps if step.source]
 
 
 def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     """The source of the ops module: helpers, kernels, wrappers and the autograd Function."""
-    forward_source = _kernel(derivation, style, backward=False)
-    backward_source = _kernel(derivation, style, backward=True)
-    forward_schedule = derivation.forward_schedule.name
-    backward_schedule = derivation.backward_schedule.name
-    forward = WrapperPrinter(derivation, style, derivation.forward, forward_source, forward_schedule, backward=False)
-    backward = WrapperPrinter(derivation, style, derivation.backward, backward_source, backward_schedule, backward=True)
-    schedules = {forward_schedule, backward_schedule}
+    if not style.utils_module and style.device_context:
+        raise ValueError("device_context needs a utils_module that has it")
+    forward_steps = _steps(derivation, style, backward=False)
+    backward_steps = _steps(derivation, style, backward=True)
+    forward = WrapperPrinter(derivation, style, forward_steps, backward=False)
+    backward = WrapperPrinter(derivation, style, backward_steps, backward=True)
+    sources = [s.source for s in (*forward_steps, *backward_steps) if s.source]
+    schedules = {s.schedule for s in (*forward_steps, *backward_steps)}
     needs_settings = bool(schedules & {"persistent_row", "row_block"})
     imports = ["import torch", "import triton", "import triton.language as tl"]
     if style.utils_module:
@@ -64,7 +65,7 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     if style.header:
         parts.append(style.header.rstrip("\n"))
     parts.append("\n".join(imports))
-    constants = sorted(forward_source.constants | backward_source.constants, key=list(CONSTANTS).index)
+    constants = sorted({c for s in sources for c in s.constants}, key=list(CONSTANTS).index)
     if constants:
         parts.append("\n".join(f"{c} = tl.constexpr({CONSTANTS[c][0]!r})  # {CONSTANTS[c][1]}" for c in constants))
     blocks: list[str] = []
@@ -72,23 +73,35 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
         blocks.append(CALCULATE_SETTINGS.strip("\n"))
     if "row_block" in schedules:
         blocks.append(SM_COUNT.strip("\n"))
-    if not style.utils_module and style.device_context:
-        raise ValueError("device_context needs a utils_module that has it")
-    blocks += helper_sources(forward_source.helpers | backward_source.helpers)
-    blocks += [forward_source.text, backward_source.text, forward.print(), backward.print()]
+    blocks += helper_sources({h for s in sources for h in s.helpers})
+    blocks += [s.text for s in sources]
+    blocks += [forward.print(), backward.print()]
     blocks.append(print_function(derivation, style, forward, backward))
     return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n"
 
 
-def _kernel(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> KernelSource:
-    program = derivation.backward if backward else derivation.forward
-    schedule = derivation.backward_schedule.name if backward else derivation.forward_schedule.name
-    name = style.backward_kernel if backward else style.forward_kernel
+def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> list[PrintedStep]:
+    """The printed steps of one direction. The last kernel carries the plain name; earlier ones are numbered."""
+    steps = derivation.backward_steps if backward else derivation.forward_steps
+    base = style.backward_kernel if backward else style.forward_kernel
     integers = frozenset(
         s.name for s in derivation.op.scalars if isinstance(s.default, int) and not isinstance(s.default, bool)
     )
+    kernels = sum(step.schedule is not None for step in steps)
     doc = _backward_doc(derivation) if backward else _forward_doc(derivation)
-    return KernelPrinter(program, schedule, name, doc, integers).print()
+    printed: list[PrintedStep] = []
+    number = 0
+    for step in steps:
+        if step.schedule is None:
+            printed.append(PrintedStep(step.program, "host", "", None))
+            continue
+        number += 1
+        name = base if number == kernels else f"{base.removesuffix('_kernel')}_stage_{number}_kernel"
+        written = ", ".join(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates)))
+        own = doc if kernels == 1 else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
+        source = KernelPrinter(step.program, step.schedule.name, name, own, integers).print()
+        printed.append(PrintedStep(step.program, step.schedule.name, name, source))
+    return printed
 
 
 def _forward_doc(derivation: Derivation) -> list[str]:

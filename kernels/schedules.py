@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kernels.derivation import KernelSchedule
 from kernels.passes.program import live_vectors
-from kernels.row_program import Index, Load, Reduce, RowProgram, Scan, Symbol
+from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan
 
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
 FLAT_BLOCK, FLAT_WARPS = 4096, 8
@@ -18,14 +18,28 @@ TILE_BLOCK, TILE_WARPS = 4096, 8
 
 def is_flat(program: RowProgram) -> bool:
     """Whether every tensor has the same axes in the same order, so that one flat index serves all."""
-    if program.accumulates or any(isinstance(n, Reduce | Scan | Index) for n in program.nodes):
+    partial = {a.value for a in program.accumulates if not program.tensor(a.tensor).axes}
+    if len(partial) != len({a.value for a in program.accumulates}):
+        return False
+    if any(isinstance(n, Scan | Index | Gather) for n in program.nodes):
+        return False
+    everything = set(program.rows) | set(program.cols)
+    axes = program.node_axes()
+    for index, node in enumerate(program.nodes):
+        if isinstance(node, Reduce) and (index not in partial or axes[node.arg] != everything):
+            return False
+    if any(a.value in partial and not isinstance(program.nodes[a.value], Reduce) for a in program.accumulates):
         return False
     layouts = {t.axes for t in program.tensors if t.axes}
     if len(layouts) != 1 or any(program.axis(a).unroll for a in next(iter(layouts))):
         return False
-    # A value written to a full tensor but varying over less would need its own index: it has none, so it must be full
-    # or a scalar. Loads of 0-d tensors are scalars.
-    return all(not isinstance(n, Load) or not n.at for n in program.nodes)
+    return set(next(iter(layouts))) == everything and all(not isinstance(n, Load) or not n.at for n in program.nodes)
+
+
+def sums_columns(program: RowProgram) -> bool:
+    """Whether a value a column is summed over rows."""
+    cols = set(program.cols)
+    return any(set(program.tensor(a.tensor).axes) & cols for a in program.accumulates)
 
 
 def choose_schedule(program: RowProgram) -> KernelSchedule:
@@ -40,7 +54,7 @@ def choose_schedule(program: RowProgram) -> KernelSchedule:
             num_warps=str(FLAT_WARPS),
             grid="one program per block of elements",
         )
-    if program.accumulates:
+    if sums_columns(program):
         return KernelSchedule(
             name="row_block",
             why="column gradients are summed over rows: each program keeps a partial sum in registers",
@@ -49,7 +63,7 @@ def choose_schedule(program: RowProgram) -> KernelSchedule:
             num_warps="calculate_settings(n_cols)",
             grid="one program per multiprocessor, each with a block of rows",
         )
-    if any(isinstance(n, Reduce | Scan) for n in program.nodes):
+    if program.accumulates or any(isinstance(n, Reduce | Scan | Gather) for n in program.nodes):
         return KernelSchedule(
             name="persistent_row",
             why="a row is read once and stays in registers between its reductions",
@@ -58,7 +72,6 @@ def choose_schedule(program: RowProgram) -> KernelSchedule:
             num_warps="calculate_settings(n_cols)",
             grid="one program per row",
         )
-    _ = Symbol
     return KernelSchedule(
         name="tile",
         why="element-wise with broadcast or packed operands: a tile of rows and columns a program",

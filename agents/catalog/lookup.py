@@ -62,7 +62,7 @@ class Catalog:
 
     def mentioned(self, text: str, limit: int = 3) -> list[str]:
         """Names of ops that free text mentions word for word, else the nearest to its words."""
-        words = re.findall(r"\w[\w\-²³^]*", text)[:200]
+        words = re.findall(r"\w[\w\-²³^]*", text)[:60]
         grams = [" ".join(words[i : i + n]) for n in (3, 2, 1) for i in range(len(words) - n + 1)]
         exact = [known.op.name for gram in grams if len(normalised(gram)) > 2 and (known := self.find(gram))]
         near = (

@@ -118,7 +118,7 @@ _ALL = [
     Function("rsqrt", "torch.rsqrt({0})", value=lambda x: 1 / math.sqrt(x), scalar="1 / math.sqrt({0})"),
     Function("square", "torch.square({0})", value=lambda x: x * x, scalar="({0}) ** 2"),
     Function("pow", "torch.pow({0}, {1})", (2, 2), value=math.pow, scalar="({0}) ** ({1})"),
-    Function("abs", "torch.abs({0})", value=lambda x: abs(x), scalar="abs({0})"),
+    Function("abs", "torch.abs({0})", value=math.fabs, scalar="abs({0})"),
     Function("sign", "torch.sign({0})", value=lambda x: float((x > 0) - (x < 0))),
     Function("reciprocal", "torch.reciprocal({0})", value=lambda x: 1 / x, scalar="1 / ({0})"),
     Function("sin", "torch.sin({0})", value=math.sin, scalar="math.sin({0})"),

@@ -12,7 +12,7 @@ from agents.dev.naming import is_operation_name
 from agents.dev.reference_source import read_block
 from agents.dev.refused import Mistake, Refused
 from agents.ports import Model, ModelRequest
-from agents.untrusted import fenced, visible
+from agents.untrusted import as_seen, fenced
 from kernels.op_spec import OpSpec, ScalarSpec, TensorSpec
 
 PURPOSE = "reference_from_text"
@@ -77,7 +77,7 @@ async def reference_from_text(
     except ValidationError as error:
         return Refused(reason=f"The model's answer does not fit: {error.errors()[0]['msg']}.")
     if not answer.understood:
-        missing = visible(answer.missing, 300).strip() or "Say what is computed from which tensors."
+        missing = as_seen(answer.missing, 300).strip() or "Say what is computed from which tensors."
         return Refused(
             reason="The text does not describe one computation that can be written as a reference.",
             needed=missing,
@@ -120,7 +120,7 @@ def _checked(request: OpInput, answer: _Answer, model_name: str) -> OpInput | Re
             scalars=tuple(ScalarSpec(name=scalar.name, default=scalar.default) for scalar in answer.scalars)
             if found.kind == "function"
             else (),
-            summary=visible(answer.summary, 200).strip(),
+            summary=as_seen(answer.summary, 200).strip(),
         )
     except ValidationError as error:
         return Refused(reason=f"The model's answer does not fit: {error.errors()[0]['msg']}.")

@@ -126,7 +126,10 @@ class Signature:
             return f"torch.rand({shape}, device=device) > 0.5"
         if tensor.dtype == "int64":
             return f"torch.randint(0, shape[-1], {shape if shape.startswith(('shape[:', '(')) or shape == 'shape' else f'({shape},)'}, device=device)"
-        return f"torch.randn({shape}, device=device, dtype=dtype)"
+        value = f"torch.randn({shape}, device=device, dtype=dtype)"
+        around = {"ones": "1 + 0.1 * ", "zeros": "0.1 * ", "half": "0.5 + 0.1 * "}
+        # a weight stays near where it starts: one near zero that is divided by makes even float32 inaccurate
+        return f"{around.get(tensor.init or '', '')}{value}" if tensor.learnable else value
 
 
 def width_name(axis: str) -> str:

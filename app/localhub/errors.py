@@ -18,7 +18,7 @@ class ApiError(Exception):
         self,
         status: int,
         message: str,
-        errors: Sequence[Mapping[str, Any]] | None = None,
+        errors: Sequence[Mapping[str, Any] | str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class ApiError(Exception):
         """The HTTP reply. GitHub repeats the status in the body, as a string."""
         body: dict[str, Any] = {"message": self.message}
         if self.errors is not None:
-            body["errors"] = [dict(error) for error in self.errors]
+            body["errors"] = [error if isinstance(error, str) else dict(error) for error in self.errors]
         body["documentation_url"] = DOCUMENTATION
         body["status"] = str(self.status)
         return JSONResponse(body, status_code=self.status, headers=self.headers)

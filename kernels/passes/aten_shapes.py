@@ -309,6 +309,33 @@ def split(low: Lowering, node: TracedNode) -> tuple[Value, ...]:
     return tuple(take(low, value, position, i, interleaved=False) for i in range(count))
 
 
+@rule("glu.default")
+def glu(low: Lowering, node: TracedNode) -> Value:
+    value, shape = low.value(node.args[0]), low.shape(node.args[0])
+    position = low.axis_position(node.args[1], len(shape)) if len(node.args) > 1 else len(shape) - 1
+    piece(low, value.dims, position, shape[position], 2, interleaved=False)
+    first, second = (take(low, value, position, i, interleaved=False) for i in range(2))
+    g = low.graph
+    return low.per_element([first, second], lambda a, b: g.map("mul", a, g.map("sigmoid", b)))
+
+
+@rule("glu_backward.default")
+def glu_backward(low: Lowering, node: TracedNode) -> Value:
+    grad, value, shape = low.value(node.args[0]), low.value(node.args[1]), low.shape(node.args[1])
+    position = low.axis_position(node.args[2], len(shape))
+    piece(low, value.dims, position, shape[position], 2, interleaved=False)
+    first, second = (take(low, value, position, i, interleaved=False) for i in range(2))
+    g = low.graph
+
+    def slope(d: int, a: int, b: int) -> int:
+        sig = g.map("sigmoid", b)
+        rest = g.map("mul", g.map("sub", g.const(1), sig), sig)
+        return g.map("mul", g.map("mul", rest, a), d)
+
+    dfirst = low.per_element([grad, second], lambda d, b: g.map("mul", g.map("sigmoid", b), d))
+    return join(low, [dfirst, low.per_element([grad, first, second], slope)], position, interleaved=False)
+
+
 # --- joins -----------------------------------------------------------------------------------------------------------
 
 
@@ -387,5 +414,7 @@ def select_backward(low: Lowering, node: TracedNode) -> Value:
 
 def _place(low: Lowering, grad: Value, position: int, count: int, which: int, *, interleaved: bool) -> Value:
     zero = Value.scalar(low.graph.const(0), len(grad.dims))
+    if count == 1:
+        return grad
     parts = [grad if i == which else zero for i in range(count)]
     return join(low, parts, position, interleaved=interleaved)

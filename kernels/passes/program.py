@@ -35,7 +35,7 @@ def build_program(
     stores: list[tuple[Tensor, int, At]] = []
     for tensor, node, at in writes:
         found = graph.nodes[node]
-        if isinstance(found, Reduce) and set(found.axes) & rows and not host:
+        if isinstance(found, Reduce) and (set(found.axes) & rows or not rows) and not host:
             if found.fn != "sum":
                 raise Unsupported("a maximum over all rows", needed="another layout")
             inner = tuple(a for a in found.axes if a in cols)
@@ -43,6 +43,7 @@ def build_program(
             accumulates.append((tensor, body, tuple(a for a in found.axes if a in rows), at))
         else:
             stores.append((tensor, node, at))
+    layout = _groups_first(graph, layout, accumulates)
     roots = [n for _, n, _ in stores] + [n for _, n, _, _ in accumulates]
     names: dict[int, int] = {}
     nodes: list[Node] = []
@@ -71,6 +72,32 @@ def build_program(
             Accumulate(tensor=t.name, value=names[n], over=over, at=at) for t, n, over, at in accumulates
         ),
     )
+
+
+def _groups_first(
+    graph: Graph, layout: Layout, accumulates: list[tuple[Tensor, int, tuple[str, ...], At]]
+) -> Layout:
+    """Row axes that a column sum keeps come first: a program then adds up rows of one group only."""
+    kept: set[frozenset[str]] = set()
+    for _, body, over, _ in accumulates:
+        if graph.axes_of[body] & set(layout.cols):
+            kept.add(graph.axes_of[body] & set(layout.rows) - set(over))
+    groups = frozenset().union(*kept)
+    if any(k and k != groups for k in kept):
+        raise Unsupported("column sums over different sets of rows", needed="kernels of their own")
+    rows = tuple(a for a in layout.rows if a in groups) + tuple(a for a in layout.rows if a not in groups)
+    return Layout(rows, layout.cols)
+
+
+def group_axes(program: RowProgram) -> tuple[str, ...]:
+    """Row axes that column sums keep: the leading ones of `program.rows`."""
+    kept: set[str] = set()
+    cols = set(program.cols)
+    for write in program.accumulates:
+        tensor = program.tensor(write.tensor)
+        if set(tensor.axes) & cols:
+            kept |= set(tensor.axes) & set(program.rows)
+    return tuple(a for a in program.rows if a in kept)
 
 
 def _scalar_names(quantity: Quantity, graph: Graph) -> set[str]:

@@ -209,7 +209,8 @@ def _heavy(graph: Graph, live: list[int], cols: set[str]) -> set[int]:
 
 def _is_grid(graph: Graph, node: int, rows: set[str]) -> bool:
     found = graph.nodes[node]
-    return isinstance(found, Reduce) and bool(set(found.axes) & rows)
+    # Without row axes a reduction over the columns is one over everything: blocks add up on the host.
+    return isinstance(found, Reduce) and (bool(set(found.axes) & rows) or not rows)
 
 
 def _above(graph: Graph, live: list[int], grid: set[int]) -> set[int]:

@@ -67,7 +67,9 @@ class Builder:
         outputs = self._outputs(case)
         if backward and any(placed.requires_grad for placed in case.tensors):
             for position, output in enumerate(outputs):
-                value = gradient_values(tuple(output.shape), generator).to(output.dtype)
+                # Representable in every dtype of the case: where eager's output is promoted and a kernel's is not, both
+                # must still receive the same gradient.
+                value = gradient_values(tuple(output.shape), generator).to(DTYPES[dtype]).to(output.dtype)
                 case.gradients.append(self._place(case, f"grad{position}", value, gradient_layout))
         return case
 

@@ -92,7 +92,7 @@ def _nonfinite_problem(candidate: torch.Tensor, truth: torch.Tensor, eager: torc
     rounded = truth.to(precision).double()  # a truth too large for the dtype is inf in it
     # Where eager itself overflows on the way, inf, NaN and the right value are all acceptable.
     free = ~eager.isfinite() & rounded.isfinite()
-    dropped = rounded.isnan() & eager.isnan() & ~candidate.isnan()
+    dropped = rounded.isnan() & eager.isnan() & candidate.isfinite()  # inf for NaN is as visible as NaN
     if bool(dropped.any()):
         position = int(dropped.nonzero()[0])
         return f"NaN was dropped in {int(dropped.sum())} of {truth.numel()} elements: {float(candidate[position]):g} where it must be NaN"

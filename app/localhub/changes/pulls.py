@@ -142,7 +142,7 @@ def create_review(tx: Transaction, row: Issue, event: str, body: str) -> Review:
     if event not in REVIEW_STATES:
         raise invalid("PullRequestReview", "event", "invalid")
     if event == "APPROVE" and author.id == row.author_id:
-        raise ApiError(422, "Unprocessable Entity", ["Review Can not approve your own pull request"])  # type: ignore[list-item]
+        raise ApiError(422, "Unprocessable Entity", ["Review Can not approve your own pull request"])
     if event != "APPROVE" and not body.strip():
         raise invalid("PullRequestReview", "body", "missing_field")
     check_body("PullRequestReview", body)

@@ -16,6 +16,7 @@ from agents.dev.skeletons import (
     module_file,
     unit_test_file,
 )
+from kernels.derivation import Operand
 from kernels.op_spec import OpSpec, ScalarSpec
 from tests.dev_profiles import GATE, MASKED_LOSS, RELU_SQUARED, SCALED, kernel_profile
 from tests.dict_tree import DictTree
@@ -30,7 +31,11 @@ def conventions(api: str = "functions", **changes: object) -> Conventions:
 
 def signature(op: OpSpec, outputs: tuple[str, ...] = ("full",)) -> Signature:
     order = [spec.name for spec in (*op.tensors, *op.scalars)]
-    return Signature.of(kernel_profile(op), order, outputs)
+    return Signature.of(kernel_profile(op), order, operands(*outputs))
+
+
+def operands(*roles: str) -> list[Operand]:
+    return [Operand(name=f"y{i}", role=role, shape="", dtype="same as input") for i, role in enumerate(roles)]  # type: ignore[arg-type]
 
 
 def generated_test(
@@ -89,7 +94,7 @@ class LigerScaledTanh(nn.Module):
 
 def test_functional_puts_defaults_last_and_calls_in_the_kernels_order() -> None:
     profile = kernel_profile(GATE)
-    mixed = Signature.of(profile, ["a", "cap", "b"], ["full"])
+    mixed = Signature.of(profile, ["a", "cap", "b"], operands("full"))
     assert functional_code(profile, mixed) == (
         "def liger_soft_gate(a, b, cap: float = 30.0):\n    return LigerSoftGateFunction.apply(a, cap, b)\n"
     )
@@ -197,12 +202,12 @@ def test_old_sweep_takes_bytes_per_token_and_the_newer_one_a_probe() -> None:
 def test_name_that_is_no_identifier_never_reaches_a_file(name: str) -> None:
     profile = kernel_profile(RELU_SQUARED).model_copy(update={"functional_name": name})
     with pytest.raises(ValueError, match="can't be used as a Python name"):
-        Signature.of(profile, ["x"], ["full"])
+        Signature.of(profile, ["x"], operands("full"))
 
 
 def test_kernel_that_takes_an_argument_the_op_does_not_name_is_an_error() -> None:
     with pytest.raises(ValueError, match="the kernel takes x, y but the op names x"):
-        Signature.of(kernel_profile(RELU_SQUARED), ["x", "y"], ["full"])
+        Signature.of(kernel_profile(RELU_SQUARED), ["x", "y"], operands("full"))
 
 
 def test_summary_can_not_end_the_docstring() -> None:
