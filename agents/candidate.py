@@ -27,6 +27,10 @@ class Candidate(BaseModel):
     ruff: str | None = Field(
         default=None, description="the target's own ruff requirement, as its conventions state it"
     )
+    unclean_before: list[str] = Field(
+        default_factory=list,
+        description="edited files that the runner's ruff finds fault with before the change; style is judged on the others",
+    )
     commit_message: str
     pull_title: str
     pull_body: str

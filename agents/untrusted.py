@@ -9,7 +9,13 @@ from agents.markdown import fence
 
 MAX_CHARACTERS = 8_000
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # control, format (zero-width, bidirectional, tags), surrogates, unassigned
+_HIDDEN = {
+    "Cc",
+    "Cf",
+    "Cs",
+    "Co",
+    "Cn",
+}  # control, format (zero-width, bidirectional, tags), surrogates, unassigned
 
 
 def as_seen(text: str, limit: int = MAX_CHARACTERS) -> str:

@@ -9,8 +9,16 @@ import time
 from collections import defaultdict
 from datetime import datetime
 
-from app import comments
-from app.github import GitHubError, GitHubRepository, LimitedError, NotFoundError, RejectedError, UnreachableError
+from app.comments import replies
+from app.comments.status import body_sha256
+from app.github import (
+    GitHubError,
+    GitHubRepository,
+    LimitedError,
+    NotFoundError,
+    RejectedError,
+    UnreachableError,
+)
 from app.policy import (
     APPROVE,
     VETO,
@@ -35,6 +43,7 @@ class Approvals:
     def __init__(self, ports: Ports, engine: Engine):
         self._ports, self._engine = ports, engine
         self._due: dict[str, float] = {}
+        self._reading: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._paused_until = 0.0
         self._one_question = True  # until the server turns out to have no GraphQL
 
@@ -65,16 +74,22 @@ class Approvals:
             if expired(shown_at, now(), self._ports.settings.approval_days):
                 await self._expire(request)
                 continue
-            self._due[request.id] = clock + poll_interval_s(now() - shown_at, self._ports.settings.fresh_poll_seconds)
+            self._due[request.id] = clock + poll_interval_s(
+                now() - shown_at, self._ports.settings.fresh_poll_seconds
+            )
             by_repository[(request.installation_id, request.repository)].append((request, profile))
         for (installation_id, full_name), pending in by_repository.items():
             repository = self._ports.github.repository(installation_id, full_name)
             for request_id in await self._answered(repository, pending):
                 await self.read(request_id)
 
-    async def _answered(self, repository: GitHubRepository, pending: list[tuple[Request, Profile]]) -> list[str]:
+    async def _answered(
+        self, repository: GitHubRepository, pending: list[tuple[Request, Profile]]
+    ) -> list[str]:
         """Requests whose profile may have been answered: one question for all, or all of them when it isn't understood."""
-        nodes = {profile.comment_node_id: request.id for request, profile in pending if profile.comment_node_id}
+        nodes = {
+            profile.comment_node_id: request.id for request, profile in pending if profile.comment_node_id
+        }
         if not self._one_question:
             return list(nodes.values())
         try:
@@ -86,9 +101,18 @@ class Approvals:
 
     async def read(self, request_id: str) -> None:
         """Read one pending profile's reactions and do what they say."""
+        # the poll and an event may come at the same moment; the second one then finds it done
+        async with self._reading[request_id]:
+            await self._read(request_id)
+
+    async def _read(self, request_id: str) -> None:
         request = self._ports.store.request(request_id)
         profile = self._ports.store.profile(request_id, request.attempt)
-        if State(request.state) is not State.awaiting_approval or profile is None or profile.comment_id is None:
+        if (
+            State(request.state) is not State.awaiting_approval
+            or profile is None
+            or profile.comment_id is None
+        ):
             return
         repository = self._ports.repository(request)
         try:
@@ -100,13 +124,20 @@ class Approvals:
         people = {one.login for one in answers if one.user_type == "User"}
         permissions = {login: await repository.permission(login) for login in people}
         seen = [
-            SeenReaction(one.id, one.content, one.login, one.user_type, permissions.get(one.login, "none"), one.created_at)
+            SeenReaction(
+                one.id,
+                one.content,
+                one.login,
+                one.user_type,
+                permissions.get(one.login, "none"),
+                one.created_at,
+            )
             for one in answers
         ]
         judgement = judge_reactions(
             seen,
             _shown(request, profile),
-            comments.body_sha256(comment.body),
+            body_sha256(comment.body),
             requester_may_approve=self._ports.settings.requester_may_approve,
         )
         if judgement.by is None:
@@ -123,7 +154,9 @@ class Approvals:
             case Answer.vetoed:
                 await self.reject(request, by.login, "👎")
             case Answer.altered:
-                log.warning("request %s: the profile's comment was edited by someone; it is shown again", request.id)
+                log.warning(
+                    "request %s: the profile's comment was edited by someone; it is shown again", request.id
+                )
                 await self.show_again(request.id, by.login)
 
     async def altered(self, profile: Profile, request: Request) -> bool:
@@ -134,18 +167,25 @@ class Approvals:
             comment = await self._ports.repository(request).comment(profile.comment_id)
         except NotFoundError:
             return True
-        return comments.body_sha256(comment.body) != profile.body_sha256
+        return body_sha256(comment.body) != profile.body_sha256
 
     async def show_again(self, request_id: str, login: str) -> None:
         """Put a profile back as it was; what was said about the altered one doesn't count."""
         request = self._ports.store.request(request_id)
         await self._ports.status.show_profile(request_id)
-        await self._ports.repository(request).create_comment(request.issue_number, comments.shown_again(login))
+        await self._ports.repository(request).create_comment(request.issue_number, replies.shown_again(login))
 
     async def approve(self, request: Request, profile: Profile, login: str, by: str, source_id: int) -> None:
         """Record an approval of the stored profile and start the act stage."""
         self._ports.store.approve(
-            Approval(request_id=request.id, profile_sha256=profile.sha256, login=login, by=by, source_id=source_id, at=now())
+            Approval(
+                request_id=request.id,
+                profile_sha256=profile.sha256,
+                login=login,
+                by=by,
+                source_id=source_id,
+                at=now(),
+            )
         )
         self._ports.store.move(request.id, State.acting, f"approved by {login}")
         await self._engine.start_stage(Stage.act, request.id, request.attempt)
@@ -156,7 +196,9 @@ class Approvals:
         await self._ports.status.put(request.id)
 
     async def _expire(self, request: Request) -> None:
-        self._ports.store.move(request.id, State.expired, f"no answer in {self._ports.settings.approval_days:g} days")
+        self._ports.store.move(
+            request.id, State.expired, f"no answer in {self._ports.settings.approval_days:g} days"
+        )
         try:
             await self._ports.status.put(request.id)
         except GitHubError as error:

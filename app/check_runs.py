@@ -24,7 +24,9 @@ def finished_check(result: CheckResult, job_id: str, page_url: str) -> Check:
         text=result.text,
         conclusion=result.conclusion,
         details_url=page_url,
-        annotations=[Annotation(one.path, one.line, one.message, one.level, one.title) for one in result.annotations],
+        annotations=[
+            Annotation(one.path, one.line, one.message, one.level, one.title) for one in result.annotations
+        ],
     )
 
 
@@ -35,7 +37,9 @@ async def cancel_checks(ports: Ports, request_id: str) -> None:
     for job in ports.store.jobs(request_id):
         if job.state != "running":
             continue
-        ports.store.update_job(job.id, state="cancelled", conclusion="cancelled", title="cancelled", finished_at=now())
+        ports.store.update_job(
+            job.id, state="cancelled", conclusion="cancelled", title="cancelled", finished_at=now()
+        )
         if job.check_run_id is not None:
             name = check_name(Gate(job.gate))
             check = Check(name, job.id, "cancelled", "The request was cancelled.", conclusion="cancelled")

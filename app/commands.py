@@ -9,6 +9,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -57,16 +58,24 @@ USAGE: dict[Verb, Usage] = {
         "/liger dev relu2",
     ),
     Verb.autopatch: Usage(
-        "/liger autopatch <model_type | ForCausalLM class>", "patch a model of transformers", "/liger autopatch qwen3"
+        "/liger autopatch <model_type | ForCausalLM class>",
+        "patch a model of transformers",
+        "/liger autopatch qwen3",
     ),
     Verb.perf: Usage(
         '/liger perf <kernel> [--goal speed|memory|balanced] [--scope forward|backward|full] [--max-variants 8] [--target "…"] [--auto]',
         "make an existing kernel faster",
         "/liger perf rms_norm --goal speed",
     ),
-    Verb.approve: Usage("/liger approve [profile hash]", "approve the profile; the same as reacting 👍 to it", "/liger approve"),
+    Verb.approve: Usage(
+        "/liger approve [profile hash]",
+        "approve the profile; the same as reacting 👍 to it",
+        "/liger approve",
+    ),
     Verb.revise: Usage(
-        "/liger revise key=value…", "change decisions of the profile; it is checked again and shown again", "/liger revise operation_name=squared_relu"
+        "/liger revise key=value…",
+        "change decisions of the profile; it is checked again and shown again",
+        "/liger revise operation_name=squared_relu",
     ),
     Verb.reject: Usage("/liger reject [reason]", "turn the profile down", "/liger reject not needed"),
     Verb.retry: Usage("/liger retry", "try again where the request stopped", "/liger retry"),
@@ -111,7 +120,10 @@ def parse(text: str) -> Command | Mistake | None:
     if _CANDIDATE.search(text) is None:
         return None
     if len(text) > MAX_COMMENT_CHARS:
-        return Mistake(f"the comment is {len(text):,} characters long and at most {MAX_COMMENT_CHARS:,} are read", "/liger help")
+        return Mistake(
+            f"the comment is {len(text):,} characters long and at most {MAX_COMMENT_CHARS:,} are read",
+            "/liger help",
+        )
     lines, tokens = _live_lines(text)
     if not lines:
         return None
@@ -131,7 +143,7 @@ def _live_lines(text: str) -> tuple[list[int], list[Token]]:
     counter = iter(range(len(starts)))
     tokens = _MARKDOWN.parse(_CANDIDATE.sub(lambda match: match[1] + _SENTINEL.format(next(counter)), text))
     live: list[int] = []
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in pairwise(tokens):
         if token.type != "inline" or before.type != "paragraph_open" or before.level != 0:
             continue
         for child in token.children or []:
@@ -178,7 +190,9 @@ def _command(rest: str, block: str | None) -> Command | Mistake:
             return _approve(arguments)
         case _:
             if arguments:
-                return Mistake(f"`{verb}` takes no arguments, and got `{_shorten(arguments)}`", f"/liger {verb}")
+                return Mistake(
+                    f"`{verb}` takes no arguments, and got `{_shorten(arguments)}`", f"/liger {verb}"
+                )
             return Command(verb)
 
 
@@ -192,10 +206,15 @@ def _unknown_verb(word: str, arguments: str) -> Mistake:
 
 def _dev(arguments: str, block: str | None) -> Command | Mistake:
     if arguments.startswith("--"):
-        return Mistake(f"`dev` has no flag `{_shorten(arguments.split()[0])}`", USAGE[Verb.dev].example)
+        return Mistake(
+            f"`dev` has no flag `{_shorten(arguments.split(maxsplit=1)[0])}`", USAGE[Verb.dev].example
+        )
     op = _op_text(arguments)
     if not op and block is None:
-        return Mistake("`dev` needs an op: a name, an expression, a URL, or a ```python block below the command", USAGE[Verb.dev].example)
+        return Mistake(
+            "`dev` needs an op: a name, an expression, a URL, or a ```python block below the command",
+            USAGE[Verb.dev].example,
+        )
     return Command(Verb.dev, op, block)
 
 
@@ -216,14 +235,19 @@ def _help(arguments: str) -> Command | Mistake:
     except ValueError:
         near = _nearest(arguments.lower(), [verb.value for verb in Verb])
         return Mistake(
-            f"there is no verb `{_shorten(arguments)}`", f"/liger help {near}" if near else "/liger help", suggestion=near
+            f"there is no verb `{_shorten(arguments)}`",
+            f"/liger help {near}" if near else "/liger help",
+            suggestion=near,
         )
 
 
 def _approve(arguments: str) -> Command | Mistake:
     digest = arguments.strip("`").lower()
     if digest and not re.fullmatch(r"[0-9a-f]{6,64}", digest):
-        return Mistake(f"`approve` takes nothing, or the first digits of the profile's hash; got `{_shorten(arguments)}`", "/liger approve")
+        return Mistake(
+            f"`approve` takes nothing, or the first digits of the profile's hash; got `{_shorten(arguments)}`",
+            "/liger approve",
+        )
     return Command(Verb.approve, digest)
 
 
@@ -268,7 +292,9 @@ def _perf(arguments: str) -> Command | Mistake:
         name = name.lower()
         if name not in _PERF_FLAGS:
             near = _nearest(name, list(_PERF_FLAGS))
-            return Mistake(f"`perf` has no flag `--{_shorten(name)}`", example, suggestion=f"--{near}" if near else None)
+            return Mistake(
+                f"`perf` has no flag `--{_shorten(name)}`", example, suggestion=f"--{near}" if near else None
+            )
         choices = _PERF_FLAGS[name]
         if choices == ():
             flags[name] = "true"

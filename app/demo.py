@@ -87,7 +87,7 @@ class _Story:
             say("4. @maintainer reacts 👍 to the profile", highlight=False)
         else:
             say(
-                f"4. Your turn: react 👍 to the profile at [bold]{address}[/] (you are signed in as @{world.maintainer}), or comment /liger approve there",
+                f"4. Your turn: react 👍 to the profile at [bold]{address}[/] (choose @{world.maintainer} at the top right of the page), or comment /liger approve there",
                 highlight=False,
             )
         await self._step(

@@ -56,7 +56,7 @@ class LocalBench:
                 stderr=asyncio.subprocess.PIPE,
                 env=child_environment(),
                 start_new_session=True,
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
                 limit=MAX_LINE_BYTES,
             )
         except OSError as error:
@@ -65,7 +65,9 @@ class LocalBench:
         try:
             async with asyncio.timeout(job.deadline_s + GRACE_S):
                 stdout, _, _ = await asyncio.gather(
-                    _read_capped(process.stdout), _follow(process.stderr, job, on_progress, tail), _send(process.stdin, job)
+                    _read_capped(process.stdout),
+                    _follow(process.stderr, job, on_progress, tail),
+                    _send(process.stdin, job),
                 )
                 code = await process.wait()
         except TimeoutError:
@@ -106,7 +108,9 @@ async def _read_capped(stdout: asyncio.StreamReader | None) -> bytes:
     return b"".join(chunks) if size <= MAX_REPORT_BYTES else b""
 
 
-async def _follow(stderr: asyncio.StreamReader | None, job: Job, on_progress: OnProgress | None, tail: deque[str]) -> None:
+async def _follow(
+    stderr: asyncio.StreamReader | None, job: Job, on_progress: OnProgress | None, tail: deque[str]
+) -> None:
     assert stderr is not None  # noqa: S101
     while True:
         try:
@@ -134,8 +138,8 @@ def _read_report(job: Job, stdout: bytes, code: int, tail: deque[str]) -> Report
     """The validated report; a reply that isn't one, or isn't this job's, becomes a report of our fault."""
     try:
         report = Report.model_validate(json.loads(stdout))
-    except (ValueError, ValidationError) as error:
-        log.error("job %s: the runner ended with code %s and no valid report: %s", job.id, code, type(error).__name__)
+    except (ValueError, ValidationError):
+        log.exception("job %s: the runner ended with code %s and no valid report", job.id, code)
         return _no_report(job, Status.error, f"the runner ended with code {code} and no valid report", tail)
     if report.job_id != job.id or report.nonce != job.nonce:
         log.error("job %s: the report carries another job's id or nonce", job.id)
@@ -145,4 +149,6 @@ def _read_report(job: Job, stdout: bytes, code: int, tail: deque[str]) -> Report
 
 def _no_report(job: Job, status: Status, why: str, tail: deque[str]) -> Report:
     lines = "\n".join([*tail, why])
-    return Report(job_id=job.id, nonce=job.nonce, kind=job.payload.kind, status=status, log_tail=lines[-8000:])
+    return Report(
+        job_id=job.id, nonce=job.nonce, kind=job.payload.kind, status=status, log_tail=lines[-8000:]
+    )

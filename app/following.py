@@ -12,15 +12,15 @@ from typing import Any
 
 from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
-from app import comments
 from app.approvals import Approvals
+from app.check_runs import cancel_checks
 from app.commands import Command, Verb
+from app.comments import replies
 from app.github import GitHubRepository
 from app.policy import may_write
 from app.ports import Engine, Ports
 from app.replies import answer, react
 from app.request_view import command_of
-from app.check_runs import cancel_checks
 from app.states import RUNNING, Stage, State
 from app.store import LiveRequestError, NewRequest
 from app.tables import Request
@@ -76,7 +76,7 @@ class Following:
         found = classify(command.text, command.block, host=self._ports.web_host)
         if isinstance(found, Refused):
             await react(said.repository, said.comment_id, "confused")
-            await self._answer(said, comments.refused(said.login, found))
+            await self._answer(said, replies.refused(said.login, found))
             return
         new = NewRequest(
             repository=said.repository.full_name,
@@ -107,9 +107,9 @@ class Following:
         if profile is None or profile.shown_at is None or said.created_at < profile.shown_at:
             await self._nothing_to(said)
         elif not profile.sha256.startswith(said.command.text):
-            await self._answer(said, comments.other_profile(said.login, said.command.text, profile.sha256))
+            await self._answer(said, replies.other_profile(said.login, said.command.text, profile.sha256))
         elif said.login == request.requester and not self._ports.settings.requester_may_approve:
-            await self._answer(said, comments.second_person(said.login))
+            await self._answer(said, replies.second_person(said.login))
         elif await self._approvals.altered(profile, request):
             await self._approvals.show_again(request.id, said.login)
         else:
@@ -150,8 +150,18 @@ class Following:
     async def retry(self, request: Request, said: Said | None = None) -> None:
         """Take a request up again where it stopped."""
         stage = self._where_it_stopped(request)
-        state = {Stage.understand: State.understanding, Stage.act: State.acting, Stage.verify: State.verifying}[stage]
-        fresh: dict[str, Any] = {"attempt": request.attempt + 1, "round": 0, "failure": None, "failed_stage": None, "ended_by": None}
+        state = {
+            Stage.understand: State.understanding,
+            Stage.act: State.acting,
+            Stage.verify: State.verifying,
+        }[stage]
+        fresh: dict[str, Any] = {
+            "attempt": request.attempt + 1,
+            "round": 0,
+            "failure": None,
+            "failed_stage": None,
+            "ended_by": None,
+        }
         if said is not None:
             fresh["followed_comment_id"] = said.comment_id
         if stage is Stage.understand and request.changes:
@@ -177,10 +187,14 @@ class Following:
             await self._nothing_to(said)
             return
         if not may_write(said.permission) and said.login != request.requester:
-            await self._answer(said, comments.not_allowed(said.login, Verb.cancel))
+            await self._answer(said, replies.not_allowed(said.login, Verb.cancel))
             return
         self._ports.store.move(
-            request.id, State.cancelled, f"by {said.login}", ended_by=said.login, followed_comment_id=said.comment_id
+            request.id,
+            State.cancelled,
+            f"by {said.login}",
+            ended_by=said.login,
+            followed_comment_id=said.comment_id,
         )
         await self._engine.cancel(request)
         await cancel_checks(self._ports, request.id)
@@ -189,20 +203,20 @@ class Following:
     async def _status(self, said: Said) -> None:
         requests = self._ports.store.requests_of_issue(said.repository.full_name, said.issue)
         rows = [(one.id, command_of(one), one.state, self._ports.page_url(one.id)) for one in requests]
-        await self._answer(said, comments.status_reply(said.login, rows))
+        await self._answer(said, replies.status_reply(said.login, rows))
 
     async def _help(self, said: Said) -> None:
-        await self._answer(said, comments.help_text(said.login, said.command.topic))
+        await self._answer(said, replies.help_text(said.login, said.command.topic))
 
     async def _not_available(self, said: Said) -> None:
-        await self._answer(said, comments.not_available(said.login, said.command.verb))
+        await self._answer(said, replies.not_available(said.login, said.command.verb))
 
     async def _nothing_to(self, said: Said) -> None:
         if self._done_already(said):
             return
         requests = self._ports.store.requests_of_issue(said.repository.full_name, said.issue)
         states = [(command_of(one), one.state) for one in requests]
-        await self._answer(said, comments.nothing_to(said.login, said.command.verb, states))
+        await self._answer(said, replies.nothing_to(said.login, said.command.verb, states))
 
     def _done_already(self, said: Said) -> bool:
         """Whether this very comment was followed before a crash: then there is nothing left to say."""
@@ -210,7 +224,7 @@ class Following:
         return any(request.followed_comment_id == said.comment_id for request in requests)
 
     async def _answer_live(self, said: Said, live: Request) -> None:
-        text = comments.live_already(said.login, live.id, command_of(live), self._ports.page_url(live.id))
+        text = replies.live_already(said.login, live.id, command_of(live), self._ports.page_url(live.id))
         await self._answer(said, text)
 
     def _newest(self, said: Said, states: frozenset[State]) -> Request | None:
@@ -226,5 +240,3 @@ def op_key(found: OpInput, block: str | None) -> str:
     if block is not None:
         words += "#" + hashlib.sha256(block.encode()).hexdigest()[:16]
     return words if len(words) <= 200 else hashlib.sha256(words.encode()).hexdigest()
-
-

@@ -75,7 +75,7 @@ class Inbox:
             again = await asyncio.to_thread(self._store.postpone_delivery, guid, str(error))
             log.warning("delivery %s: %s; %s", guid, error, "tried again later" if again else "given up")
         except GitHubError as error:
-            log.error("delivery %s: %s", guid, error)
+            log.warning("delivery %s is given up: %s", guid, error)
             await asyncio.to_thread(self._store.finish_delivery, guid, "failed", str(error))
         except Exception as error:
             log.exception("delivery %s (%s) failed", guid, delivery.event)

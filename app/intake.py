@@ -8,9 +8,10 @@ import logging
 
 from pydantic import ValidationError
 
-from app import comments, policy
+from app import policy
 from app.approvals import Approvals
 from app.commands import Mistake, Verb, parse
+from app.comments import replies
 from app.deliveries import (
     MODELS,
     CheckRunEvent,
@@ -81,7 +82,7 @@ class Intake:
         await react(repository, comment.id, "eyes")
         if isinstance(command, Mistake):
             await react(repository, comment.id, "confused")
-            await self._answer(event, repository, comments.mistake(event.sender.login, command))
+            await self._answer(event, repository, replies.mistake(event.sender.login, command))
             return f"mistake: {command.what}"
         said = Said(
             command=command,
@@ -98,7 +99,7 @@ class Intake:
             await self._following.follow(said)
         except IllegalMoveError as error:
             # someone else's answer came first
-            await self._answer(event, repository, comments.overtaken(said.login, str(error.before)))
+            await self._answer(event, repository, replies.overtaken(said.login, str(error.before)))
         return f"followed: {command.verb}"
 
     async def _refused(
@@ -110,14 +111,17 @@ class Intake:
         requests = self._ports.store.requests_of_issue(repository.full_name, issue)
         answers = self._ports.store.replies_today(repository.full_name, issue, login, event.comment.id)
         door = policy.door(
-            verb, permission, is_requester=any(one.requester == login for one in requests), answers_today=answers
+            verb,
+            permission,
+            is_requester=any(one.requester == login for one in requests),
+            answers_today=answers,
         )
         if may_write(permission):
             return False
         if door is not Door.ignore:
             self._ports.store.record_reply(repository.full_name, issue, login, event.comment.id)
         if door is Door.refuse:
-            await answer(repository, issue, event.comment.id, comments.not_allowed(login, verb))
+            await answer(repository, issue, event.comment.id, replies.not_allowed(login, verb))
         return door is not Door.follow
 
     async def _answer(self, event: IssueCommentEvent, repository: GitHubRepository, text: str) -> None:
@@ -157,7 +161,11 @@ class Intake:
             request = self._ports.store.request(job.request_id) if job else None
         else:
             request = self._ports.store.request_of_head(repository.full_name, event.check_suite.head_sha)
-        if request is None or request.repository != repository.full_name or State(request.state) is not State.in_review:
+        if (
+            request is None
+            or request.repository != repository.full_name
+            or State(request.state) is not State.in_review
+        ):
             return "no request of ours waits in review for that"
         await self._following.retry(request)
         return f"request {request.id} is verified again"

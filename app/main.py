@@ -39,7 +39,10 @@ def create_app(settings: Settings) -> FastAPI:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = Store.open(settings.store_url)
         github = GitHubApp(
-            settings.app_id, settings.private_key.get_secret_value(), settings.github_url, settings.github_api_version
+            settings.app_id,
+            settings.private_key.get_secret_value(),
+            settings.github_url,
+            settings.github_api_version,
         )
         bench = LocalBench(settings.runner_python, settings.target_python, settings.worker_slots)
         status = StatusComments(settings, store, github)
@@ -85,9 +88,9 @@ def _model(settings: Settings) -> Model | None:
 
 def serve(settings: Settings) -> None:
     """Serve until interrupted."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     config = uvicorn.Config(create_app(settings), host=settings.host, port=settings.port, log_level="warning")
     uvicorn.Server(config).run()
-
-

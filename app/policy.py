@@ -124,12 +124,16 @@ def judge_reactions(
     reactions: Iterable[SeenReaction], shown: Shown, body_sha256: str, *, requester_may_approve: bool
 ) -> Judgement:
     """What the reactions on a shown profile amount to. body_sha256: of the comment's text as it is now."""
-    counted = sorted((one for one in reactions if counts(one, shown)), key=lambda one: (one.created_at, one.id))
+    counted = sorted(
+        (one for one in reactions if counts(one, shown)), key=lambda one: (one.created_at, one.id)
+    )
     veto = next((one for one in counted if one.content == VETO), None)
     if veto is not None:
         return Judgement(Answer.vetoed, veto)
     approvals = [
-        one for one in counted if one.content == APPROVE and (requester_may_approve or one.login != shown.requester)
+        one
+        for one in counted
+        if one.content == APPROVE and (requester_may_approve or one.login != shown.requester)
     ]
     if not approvals:
         return Judgement(Answer.none)
@@ -159,7 +163,19 @@ class ForbiddenWriteError(Exception):
 _BRANCH = re.compile(re.escape(BRANCH_PREFIX) + r"[a-z0-9][a-z0-9._-]{0,100}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.\-]+(/[A-Za-z0-9_.\-]+)*")
 _FORBIDDEN_NAMES = frozenset(
-    {"conftest.py", "setup.py", "setup.cfg", "pyproject.toml", "makefile", "dockerfile", "tox.ini", "noxfile.py", "pytest.ini", "sitecustomize.py", "usercustomize.py"}
+    {
+        "conftest.py",
+        "setup.py",
+        "setup.cfg",
+        "pyproject.toml",
+        "makefile",
+        "dockerfile",
+        "tox.ini",
+        "noxfile.py",
+        "pytest.ini",
+        "sitecustomize.py",
+        "usercustomize.py",
+    }
 )
 _FORBIDDEN_ENDINGS = (".pth", ".sh", ".yml", ".yaml", ".toml", ".cfg")
 
@@ -185,10 +201,14 @@ def check_paths(paths: Iterable[str], listed: Iterable[str], links: Iterable[str
     allowed, symlinks = set(listed), set(links)
     for path in paths:
         parts = path.split("/")
-        if _PLAIN_PATH.fullmatch(path) is None or any(part in {".", ".."} or part.startswith(".") for part in parts):
+        if _PLAIN_PATH.fullmatch(path) is None or any(
+            part in {".", ".."} or part.startswith(".") for part in parts
+        ):
             raise ForbiddenWriteError(f"{path!r} is not a plain path inside the repository")
         if parts[-1].lower() in _FORBIDDEN_NAMES or path.lower().endswith(_FORBIDDEN_ENDINGS):
-            raise ForbiddenWriteError(f"{path} decides how the repository is built or tested; the bot never writes it")
+            raise ForbiddenWriteError(
+                f"{path} decides how the repository is built or tested; the bot never writes it"
+            )
         if path not in allowed:
             raise ForbiddenWriteError(f"{path} is not among the files of the approved profile")
         if any("/".join(parts[: depth + 1]) in symlinks for depth in range(len(parts))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from app import comments
+from app.comments import replies
 from app.github import GitHubError, GitHubRepository
 
 log = logging.getLogger(__name__)
@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 
 async def answer(repository: GitHubRepository, issue: int, comment_id: int, text: str) -> None:
     """Reply to a comment, unless it has its reply."""
-    if await repository.find_comment(issue, comments.reply_marker(comment_id)) is None:
-        await repository.create_comment(issue, comments.reply(comment_id, text))
+    if await repository.find_comment(issue, replies.reply_marker(comment_id)) is None:
+        await repository.create_comment(issue, replies.reply(comment_id, text))
 
 
 async def react(repository: GitHubRepository, comment_id: int, content: str) -> None:

@@ -61,13 +61,22 @@ class TargetRepository:
         """Bring a branch into the mirror; returns the commit it stands at."""
         with self._lock, self._git(token) as git:
             ref = f"refs/heads/{branch}"
-            git.fetch("--no-tags", "--force", "--quiet", self.url, f"+{ref}:{ref}", kill_after_timeout=GIT_TIMEOUT_S)
+            git.fetch(
+                "--no-tags", "--force", "--quiet", self.url, f"+{ref}:{ref}", kill_after_timeout=GIT_TIMEOUT_S
+            )
             return git.rev_parse("--verify", f"{ref}^{{commit}}")
 
     def fetch_head(self, token: str = "") -> str:
         """Bring what HEAD stands at into the mirror; returns that commit."""
         with self._lock, self._git(token) as git:
-            git.fetch("--no-tags", "--force", "--quiet", self.url, "+HEAD:refs/heads/head", kill_after_timeout=GIT_TIMEOUT_S)
+            git.fetch(
+                "--no-tags",
+                "--force",
+                "--quiet",
+                self.url,
+                "+HEAD:refs/heads/head",
+                kill_after_timeout=GIT_TIMEOUT_S,
+            )
             return git.rev_parse("--verify", "refs/heads/head^{commit}")
 
     def has(self, sha: str) -> bool:
@@ -114,7 +123,14 @@ class TargetRepository:
         return [path for meta, _, path in entries if meta.startswith(_LINK)]
 
     def commit(
-        self, parent: str, files: Mapping[str, str], listed: list[str], message: str, author: Identity, at: datetime
+        self,
+        parent: str,
+        files: Mapping[str, str],
+        *,
+        listed: list[str],
+        message: str,
+        author: Identity,
+        at: datetime,
     ) -> str:
         """Commit files on top of a commit of the mirror; returns the sha, the same for the same arguments.
 
@@ -145,7 +161,9 @@ class TargetRepository:
         """Put a commit on one of our branches. Raises BranchMovedError when it holds something else."""
         check_branch(branch)
         with self._lock, self._git(token) as git:
-            known = git.ls_remote(self.url, f"refs/heads/{branch}", kill_after_timeout=GIT_TIMEOUT_S).split("\t")[0]
+            known = git.ls_remote(self.url, f"refs/heads/{branch}", kill_after_timeout=GIT_TIMEOUT_S).split(
+                "\t"
+            )[0]
             if known == sha:
                 return
             try:

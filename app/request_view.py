@@ -6,14 +6,24 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from agents.profiles import KernelProfile
-from app.comments import GateLine, StageLine, StatusView
+from app.comments.status import GateLine, StageLine, StatusView
 from app.policy import REPAIR_ROUNDS
 from app.states import ENDED, RUNNING, Stage, State
 from app.tables import Approval, Event, Profile, Request, StoredJob
 from runners.protocol import Gate
 
 _DONE_AT: dict[Stage, frozenset[State]] = {
-    Stage.understand: frozenset({State.awaiting_approval, State.acting, State.verifying, State.repairing, State.in_review, State.merged, State.closed}),
+    Stage.understand: frozenset(
+        {
+            State.awaiting_approval,
+            State.acting,
+            State.verifying,
+            State.repairing,
+            State.in_review,
+            State.merged,
+            State.closed,
+        }
+    ),
     Stage.act: frozenset({State.verifying, State.repairing, State.in_review, State.merged, State.closed}),
     Stage.verify: frozenset({State.in_review, State.merged, State.closed}),
 }
@@ -29,13 +39,13 @@ def stage_seconds(events: Sequence[Event], now: datetime) -> dict[Stage, float]:
     """How long each stage took, or has taken so far, in its last run."""
     moves = [(State(event.state), event.at) for event in events if event.state]
     seconds: dict[Stage, float] = {}
-    started: datetime | None = None
+    started = now
     for number, (state, at) in enumerate(moves):
         stage = RUNNING.get(state)
         if stage is None:
             continue
         before = RUNNING.get(moves[number - 1][0]) if number else None
-        if before is not stage or started is None:
+        if before is not stage:
             started = at
         until = moves[number + 1][1] if number + 1 < len(moves) else now
         seconds[stage] = (until - started).total_seconds()
@@ -61,7 +71,11 @@ def stage_lines(request: Request, events: Sequence[Event], now: datetime, note: 
     for stage in Stage:
         is_running = running is stage
         done = state in _DONE_AT[stage]
-        lines.append(StageLine(stage, done, is_running, seconds.get(stage) if done else None, note if is_running else ""))
+        lines.append(
+            StageLine(
+                stage, done, is_running, seconds.get(stage) if done else None, note if is_running else ""
+            )
+        )
     return lines
 
 
@@ -69,9 +83,15 @@ def gate_lines(request: Request, jobs: Sequence[StoredJob]) -> list[GateLine]:
     """The gates of the newest attempt and round."""
     newest = [job for job in jobs if (job.attempt, job.round) == (request.attempt, request.round)]
     newest.sort(key=lambda job: list(Gate).index(Gate(job.gate)))
-    lines = [GateLine(job.gate, None if job.state == "running" else job.conclusion, job.title or "running") for job in newest]
+    lines = [
+        GateLine(job.gate, None if job.state == "running" else job.conclusion, job.title or "running")
+        for job in newest
+    ]
     if request.round:
-        lines = [GateLine(f"{one.name} (repair {request.round} of {REPAIR_ROUNDS})", one.conclusion, one.title) for one in lines]
+        lines = [
+            GateLine(f"{one.name} (repair {request.round} of {REPAIR_ROUNDS})", one.conclusion, one.title)
+            for one in lines
+        ]
     return lines
 
 
@@ -95,7 +115,15 @@ def status_view(
     if shown is State.awaiting_approval:
         # the date is fixed by the profile, so that showing it twice makes the same text
         expires = (profile.created_at if profile else now) + timedelta(days=approval_days)
-        lines = [StageLine(one.stage, one.stage is Stage.understand, False, one.elapsed_s if one.stage is Stage.understand else None) for one in lines]
+        lines = [
+            StageLine(
+                one.stage,
+                one.stage is Stage.understand,
+                False,
+                one.elapsed_s if one.stage is Stage.understand else None,
+            )
+            for one in lines
+        ]
     else:
         expires = None
     return StatusView(

@@ -28,7 +28,8 @@ class Settings(BaseSettings):
     )
 
     webhook_secret: SecretStr = Field(
-        default=SecretStr(""), description="secret that GitHub signs deliveries with; the service refuses to start without it"
+        default=SecretStr(""),
+        description="secret that GitHub signs deliveries with; the service refuses to start without it",
     )
     webhook_secret_file: Path | None = Field(default=None, description="file holding the webhook secret")
     app_id: int = Field(default=0, description="numeric id of the GitHub App")
@@ -39,15 +40,20 @@ class Settings(BaseSettings):
         default="https://api.github.com", description="base of the REST API; Enterprise: https://HOST/api/v3"
     )
     github_web_url: Url = Field(
-        default="https://github.com", description="base of the web pages and of git over HTTPS; Enterprise: https://HOST"
+        default="https://github.com",
+        description="base of the web pages and of git over HTTPS; Enterprise: https://HOST",
     )
     github_api_version: str = Field(
-        default="2026-03-10", description="value of X-GitHub-Api-Version; empty sends none (older Enterprise servers)"
+        default="2026-03-10",
+        description="value of X-GitHub-Api-Version; empty sends none (older Enterprise servers)",
     )
 
-    data_dir: Path = Field(default=Path(".liger-bot/data"), description="databases, git mirrors and checkouts live here")
+    data_dir: Path = Field(
+        default=Path(".liger-bot/data"), description="databases, git mirrors and checkouts live here"
+    )
     database_url: SecretStr = Field(
-        default=SecretStr(""), description="SQLAlchemy URL of the database; empty: SQLite files under data_dir"
+        default=SecretStr(""),
+        description="SQLAlchemy URL of the database; empty: SQLite files under data_dir",
     )
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
@@ -60,30 +66,50 @@ class Settings(BaseSettings):
         default_factory=socket.gethostname,
         description="name of this process among those that share a database: unique, and the same after a restart",
     )
-    worker_slots: int = Field(default=1, ge=1, le=64, description="jobs that run on this machine at the same time")
+    worker_slots: int = Field(
+        default=1, ge=1, le=64, description="jobs that run on this machine at the same time"
+    )
     runner_python: str = Field(default="", description="interpreter that runs jobs; empty: the service's own")
     target_python: str = Field(
-        default="", description="interpreter that runs the target repository's own tests; empty: the runner's own"
+        default="",
+        description="interpreter that runs the target repository's own tests; empty: the runner's own",
     )
-    job_deadline_seconds: float = Field(default=600.0, gt=0, description="wall clock after which a job is killed")
+    job_deadline_seconds: float = Field(
+        default=600.0, gt=0, description="wall clock after which a job is killed"
+    )
 
     poll_seconds: float = Field(
-        default=0.0, ge=0, description="seconds between two readings of a fresh profile's reactions; 0: 2 for a GitHub on this machine, 15 otherwise"
+        default=0.0,
+        ge=0,
+        description="seconds between two readings of a fresh profile's reactions; 0: 2 for a GitHub on this machine, 15 otherwise",
     )
     status_edit_seconds: float = Field(
-        default=0.0, ge=0, description="least seconds between two live edits of a status comment; 0: 1 for a GitHub on this machine, 10 otherwise"
+        default=0.0,
+        ge=0,
+        description="least seconds between two live edits of a status comment; 0: 1 for a GitHub on this machine, 10 otherwise",
     )
-    approval_days: float = Field(default=14.0, gt=0, description="days after which an unanswered profile expires")
+    approval_days: float = Field(
+        default=14.0, gt=0, description="days after which an unanswered profile expires"
+    )
     requester_may_approve: bool = Field(
-        default=True, description="whether the person who asked may also approve; false asks for a second person"
+        default=True,
+        description="whether the person who asked may also approve; false asks for a second person",
     )
 
-    model: str = Field(default="", description="language model, in litellm's naming; empty: none, the rules alone")
-    model_base_url: str = Field(default="", description="base URL of an OpenAI-compatible server; empty: the provider's own")
+    model: str = Field(
+        default="", description="language model, in litellm's naming; empty: none, the rules alone"
+    )
+    model_base_url: str = Field(
+        default="", description="base URL of an OpenAI-compatible server; empty: the provider's own"
+    )
     model_api_key: SecretStr = Field(default=SecretStr(""), description="key for the model's API")
     model_api_key_file: Path | None = Field(default=None, description="file holding the model's key")
-    model_timeout_seconds: float = Field(default=120.0, gt=0, description="wall clock of one question to the model")
-    model_max_usd: float = Field(default=1.0, ge=0, description="most that one process may spend on the model, US dollars")
+    model_timeout_seconds: float = Field(
+        default=120.0, gt=0, description="wall clock of one question to the model"
+    )
+    model_max_usd: float = Field(
+        default=1.0, ge=0, description="most that one process may spend on the model, US dollars"
+    )
 
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR")
 
@@ -96,7 +122,9 @@ class Settings(BaseSettings):
                 try:
                     values = {**values, name: Path(path).read_text(encoding="utf-8").strip()}
                 except OSError as error:
-                    raise ValueError(f"LIGER_BOT_{name.upper()}_FILE: can't read {path}: {error.strerror}") from None
+                    raise ValueError(
+                        f"LIGER_BOT_{name.upper()}_FILE: can't read {path}: {error.strerror}"
+                    ) from None
         return values
 
     @model_validator(mode="after")
@@ -106,7 +134,9 @@ class Settings(BaseSettings):
                 "LIGER_BOT_WEBHOOK_SECRET (or _FILE) is missing: deliveries could not be told from forgeries, so the service doesn't start"
             )
         if not self.app_id or not self.private_key.get_secret_value().strip():
-            raise ValueError("LIGER_BOT_APP_ID and LIGER_BOT_PRIVATE_KEY (or _FILE) are needed to act as a GitHub App")
+            raise ValueError(
+                "LIGER_BOT_APP_ID and LIGER_BOT_PRIVATE_KEY (or _FILE) are needed to act as a GitHub App"
+            )
         return self
 
     @property
@@ -151,5 +181,15 @@ def documented_names() -> list[str]:
 
 def child_environment() -> dict[str, str]:
     """What a runner process inherits from ours: nothing that could hold a credential."""
-    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "ROCM_PATH")
+    kept = (
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_HOME",
+        "ROCM_PATH",
+    )
     return {name: os.environ[name] for name in kept if name in os.environ}

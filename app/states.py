@@ -37,7 +37,8 @@ _STOPPED = frozenset({State.cancelled, State.failed})
 MOVES: dict[State, frozenset[State]] = {
     State.received: frozenset({State.understanding}) | _STOPPED,
     State.understanding: frozenset({State.awaiting_approval}) | _STOPPED,
-    State.awaiting_approval: frozenset({State.revising, State.acting, State.rejected, State.expired}) | _STOPPED,
+    State.awaiting_approval: frozenset({State.revising, State.acting, State.rejected, State.expired})
+    | _STOPPED,
     State.revising: frozenset({State.awaiting_approval}) | _STOPPED,
     State.acting: frozenset({State.verifying}) | _STOPPED,
     State.verifying: frozenset({State.repairing, State.in_review, State.merged, State.closed}) | _STOPPED,

@@ -6,12 +6,12 @@ import logging
 import time
 from datetime import timedelta
 
-from app import comments
 from app.github import Comment, GitHubApp, GitHubError, GitHubRepository, NotFoundError
 from app.policy import APPROVE, VETO
 from app.request_view import status_view
 from app.settings import Settings
 from app.states import State
+from app.status import body_sha256, marker, status_markdown
 from app.store import Store, now
 from app.tables import Request
 
@@ -58,7 +58,7 @@ class StatusComments:
             request.attempt,
             comment_id=comment.id,
             comment_node_id=comment.node_id,
-            body_sha256=comments.body_sha256(body),
+            body_sha256=body_sha256(body),
             shown_at=comment.updated_at,
             stale_reactions=stale,
         )
@@ -81,14 +81,14 @@ class StatusComments:
             note=note,
             state=state,
         )
-        return comments.status(view)
+        return status_markdown(view)
 
     async def _write(self, request: Request, body: str) -> tuple[Comment, bool]:
         """(the comment, whether it was written just now)."""
         repository = self._repository(request)
         known = await self._find(repository, request)
         self._edited_at[request.id] = time.monotonic()
-        if known is not None and comments.body_sha256(known.body) == comments.body_sha256(body):
+        if known is not None and body_sha256(known.body) == body_sha256(body):
             return known, False
         if known is not None:
             return await repository.update_comment(known.id, body), True
@@ -104,7 +104,7 @@ class StatusComments:
                 log.info("request %s: its status comment is gone; a new one is written", request.id)
         # It may have been written just before a crash; GitHub's clock and ours need not agree.
         since = request.created_at - timedelta(minutes=10)
-        comment = await repository.find_comment(request.issue_number, comments.marker(request.id), since)
+        comment = await repository.find_comment(request.issue_number, marker(request.id), since)
         if comment is not None:
             self._store.update_request(request.id, status_comment_id=comment.id)
         return comment

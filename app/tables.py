@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, Integer, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -16,10 +27,10 @@ class UtcTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         return value if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -37,7 +48,9 @@ class Delivery(Table):
     event: Mapped[str] = mapped_column(String(60))
     body: Mapped[str] = mapped_column(Text)
     received_at: Mapped[datetime]
-    state: Mapped[str] = mapped_column(String(20), default="received", index=True)  # received, done, ignored, failed
+    state: Mapped[str] = mapped_column(
+        String(20), default="received", index=True
+    )  # received, done, ignored, failed
     note: Mapped[str] = mapped_column(Text, default="")
     tries: Mapped[int] = mapped_column(default=0)
     next_try_at: Mapped[datetime | None]

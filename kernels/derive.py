@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import keyword
 
-from kernels.derivation import Derivation, Operand, Rule, Saved, Step, Traffic, Unsupported
-from kernels.expressions import FormulaText
+from kernels.derivation import Derivation, Rule, Step, Unsupported
 from kernels.op_spec import OpSpec
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import sums_last
-from kernels.passes.functions import FUNCTIONS
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout, candidate_layouts
-from kernels.passes.lower import Lowered, lower, source_line
+from kernels.passes.lower import Lowered, lower
 from kernels.passes.products import flatten_products
-from kernels.passes.rewrite import reachable, rebuild
+from kernels.passes.rewrite import copy, reachable, rebuild
+from kernels.passes.rewrite import renamed as with_names
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Stage, Target, plan_stages
 from kernels.passes.values import Coordinates, Value, unrolled
-from kernels.row_program import Load, Map, Node, Reduce, RowProgram, Tensor
+from kernels.record import Record
+from kernels.row_program import Load, Map, Node, Reduce, Tensor
 from kernels.schedules import choose_schedule
 from kernels.traced import TracedOp
 
@@ -87,8 +87,6 @@ class Deriver:
         renamed = Graph(tensors, self.graph.axes)
         old = self.graph
         mapping: dict[int, int] = {}
-        from kernels.passes.rewrite import copy, renamed as with_names
-
         for index, node in enumerate(old.nodes):
             renamed.line = old.lines[index]
             if isinstance(node, Load):
@@ -231,199 +229,11 @@ class Deriver:
 
     # --- the record ---
 
-    def _saved_records(self, program: RowProgram, results: tuple[str, ...]) -> list[Saved]:
-        records: list[Saved] = []
-        loaded = {n.tensor for n in program.nodes if isinstance(n, Load)}
-        for tensor in program.tensors:
-            if tensor.kind not in ("input", "saved") or tensor.name not in loaded:
-                continue
-            if tensor.name in results:
-                why = "the result itself: cheaper than computing it again from the inputs"
-            elif tensor.kind == "saved":
-                why = "one number a row: spares the backward a reduction"
-            else:
-                why = "an input: everything else in the backward follows from it"
-            records.append(Saved(name=tensor.name, role=self._role(program, tensor), why=why))
-        return records
-
-    @staticmethod
-    def _role(program: RowProgram, tensor: Tensor) -> str:
-        return program.role_of(frozenset(tensor.axes))
-
-    def _derivation(
-        self, lowered: Lowered, layout: Layout, forward: RowProgram, backward: RowProgram, saved: list[Saved]
-    ) -> Derivation:
-        forward = getattr(self, "forward_with_statistics", forward)
-        reduces = any(isinstance(n, Reduce) for n in (*forward.nodes, *backward.nodes))
-        tier = 3 if len(self.outputs) > 1 else 2 if reduces else 1
-        graph = self.graph
-        names = {t.name: t.name for t in forward.tensors}
-        formula = FormulaText(graph.nodes, names)
-        forward_formula = self.op.summary or "; ".join(
-            f"{name} = {formula.write(next(iter(v.elements.values()))).text}" for name, v in self.outputs.items()
-        )
-        gradients = {
-            name: ", ".join(formula.write(n).text for n in dict.fromkeys(v.elements.values()))
-            for name, v in self.gradients.items()
-        }
-        return Derivation(
-            op=self.op,
-            tier=tier,
-            inputs=tuple(self._operand(forward, backward, t.name) for t in self.op.tensors),
-            outputs=tuple(
-                Operand(
-                    name=t.name,
-                    role=self._role(forward, t),
-                    shape=self._shape_text(t),
-                    dtype="float32" if t.dtype == "float32" else "same as input",
-                )
-                for t in forward.tensors
-                if t.kind == "output"
-            ),
-            forward_formula=forward_formula,
-            gradient_formulas=gradients,
-            precision_sensitive=self._precision(forward, backward),
-            casts_kept=tuple(lowered.casts),
-            saved=tuple(saved),
-            recomputed=self._recomputed(backward, forward),
-            rules=tuple(self.rules),
-            traffic=self._traffic(forward, backward),
-            forward_schedule=choose_schedule(forward),
-            backward_schedule=choose_schedule(backward),
-            forward=forward,
-            backward=backward,
-            warnings=tuple(f"{k} is fixed at {v}" for k, v in self.traced.fixed.items()),
-        )
-
-    def _operand(self, forward: RowProgram, backward: RowProgram, name: str) -> Operand:
-        for program in (forward, backward):
-            for tensor in program.tensors:
-                if tensor.name == name:
-                    dtype = {"float": "same as input", "int64": "int64", "bool": "bool"}.get(tensor.dtype, tensor.dtype)
-                    return Operand(name=name, role=self._role(program, tensor), shape=self._shape_text(tensor), dtype=dtype)
-        spec = next(t for t in self.op.tensors if t.name == name)
-        return Operand(name=name, role="full", shape=f"({', '.join(spec.shape)})", dtype="same as input")
-
-    def _shape_text(self, tensor: Tensor) -> str:
-        spec = next((t for t in self.op.tensors if t.name == tensor.name), None)
-        if spec is not None:
-            return f"({', '.join(spec.shape)})"
-        dims = []
-        for dim in tensor.dims:
-            size = " * ".join(self.graph.axes[a].size.text() for a in dim) or "1"
-            dims.append("*" if dim == ("n_rows",) and any("*" in t.shape for t in self.op.tensors) else size)
-        return f"({', '.join(dims)})"
-
-    @staticmethod
-    def _precision(forward: RowProgram, backward: RowProgram) -> tuple[str, ...]:
-        found: list[str] = []
-        for program in (forward, backward):
-            for node in program.nodes:
-                if isinstance(node, Map) and FUNCTIONS[node.fn].transcendental and node.fn not in found:
-                    found.append(node.fn)
-                if isinstance(node, Reduce) and f"{node.fn} over columns" not in found:
-                    found.append(f"{node.fn} over columns")
-            for write in program.accumulates:
-                name = f"sum over rows for {write.tensor}"
-                if name not in found:
-                    found.append(name)
-        return tuple(found)
-
-    @staticmethod
-    def _recomputed(backward: RowProgram, forward: RowProgram) -> tuple[str, ...]:
-        ours = {(n.fn) for n in forward.nodes if isinstance(n, Map) and FUNCTIONS[n.fn].transcendental}
-        theirs = {(n.fn) for n in backward.nodes if isinstance(n, Map) and FUNCTIONS[n.fn].transcendental}
-        return tuple(sorted(ours & theirs))
-
-    def _traffic(self, forward: RowProgram, backward: RowProgram) -> Traffic:
-        """Full tensors moved; a packed tensor of k parts counts once for each part that is touched."""
-
-        def moved(program: RowProgram) -> int:
-            axes = program.node_axes()
-            loads = {n for i, n in enumerate(program.nodes) if isinstance(n, Load) and program.role_of(axes[i]) == "full"}
-            stores = [s for s in program.stores if program.role_of(frozenset(program.tensor(s.tensor).axes)) == "full"]
-            return len(loads) + len(stores)
-
-        def transcendentals(program: RowProgram) -> int:
-            axes = program.node_axes()
-            return sum(
-                1
-                for i, n in enumerate(program.nodes)
-                if isinstance(n, Map) and FUNCTIONS[n.fn].transcendental and program.role_of(axes[i]) == "full"
-            )
-
-        eager_forward, eager_backward, eager_kept = eager_traffic(self.traced)
-        inputs = sum(1 for t in forward.tensors if t.kind == "input" and self._role(forward, t) == "full")
-        outputs = sum(1 for t in forward.tensors if t.kind == "output" and self._role(forward, t) == "full")
-        gradients = sum(1 for s in backward.stores if self._role(backward, backward.tensor(s.tensor)) == "full")
-        # At the end of the backward: inputs, results, incoming gradients and gradients are alive.
-        alive = inputs + outputs + gradients + sum(
-            1 for t in backward.tensors if t.kind == "tangent" and self._role(backward, t) == "full"
-        )
-        return Traffic(
-            forward_tensors=moved(forward),
-            backward_tensors=moved(backward),
-            eager_forward_tensors=eager_forward,
-            eager_backward_tensors=eager_backward,
-            forward_per_row_bytes=self._row_bytes(forward),
-            backward_per_row_bytes=self._row_bytes(backward),
-            transcendentals_forward=transcendentals(forward),
-            transcendentals_backward=transcendentals(backward),
-            peak_tensors=alive,
-            eager_peak_tensors=alive + eager_kept,
-        )
-
-    @staticmethod
-    def _row_bytes(program: RowProgram) -> int:
-        sizes = {"float": 2, "float32": 4, "int64": 8, "bool": 1}
-        return sum(
-            sizes[t.dtype] for t in program.tensors if program.role_of(frozenset(t.axes)) == "row"
-        )
+    def _derivation(self, lowered: Lowered, forward: list[Stage], backward: list[Stage]) -> Derivation:
+        forward_steps, backward_steps = _steps(forward), _steps(backward)
+        record = Record(self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps)
+        return record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
 
 
-VIEWS = {
-    "detach", "alias", "expand", "view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "slice", "select",
-    "split", "chunk", "unbind", "_unsafe_view", "split_with_sizes", "expand_as",
-}  # fmt: skip
-
-
-def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
-    """Full tensors that eager reads and writes, forward and backward, and how many it keeps between the two.
-
-    Each ATen operation reads its inputs and writes its output; views move nothing, and the exporter's closing clone
-    isn't there in eager.
-    """
-    from kernels.passes.lower import used
-    from kernels.traced import references
-
-    largest = max((len(n.shape) for n in traced.nodes), default=0)
-    closing = {o.node for o in traced.outputs}
-    live = used(traced, [o.node for o in (*traced.outputs, *traced.gradients) if o.node is not None])
-
-    def full(index: int) -> bool:
-        node = traced.nodes[index]
-        return len(node.shape) == largest and not any(q.is_number and q.coef == 1 for q in node.shape)
-
-    source: dict[int, int] = {}  # what a view looks at
-    totals = {False: 0, True: 0}
-    kept: set[int] = set()
-    for node in traced.nodes:
-        reads = [source.get(r, r) for r in references(node)]
-        view = node.op.split(".")[1] in VIEWS if node.op.startswith("aten.") else node.op == "getitem"
-        if node.op == "aten.clone.default" and node.id in closing:
-            view = True
-        if view:
-            source[node.id] = reads[0] if reads else node.id
-            continue
-        if node.op in ("input", "tangent") or node.id not in live:
-            continue
-        totals[node.backward] += sum(1 for r in set(reads) if full(r)) + (1 if full(node.id) else 0)
-        if node.backward:
-            kept |= {
-                r for r in reads if full(r) and not traced.nodes[r].backward and traced.nodes[r].op not in ("input", "tangent")
-            }
-    results = {source.get(o, o) for o in closing if o is not None}
-    return totals[False], totals[True], len(kept - results)
-
-
-_ = source_line
+def _steps(stages: list[Stage]) -> tuple[Step, ...]:
+    return tuple(Step(program=s.program, schedule=None if s.host else choose_schedule(s.program)) for s in stages)

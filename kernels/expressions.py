@@ -68,7 +68,8 @@ class KernelText:
             return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis})", ATOM)
         if isinstance(found, Scan):
             call = {"sum": "tl.cumsum", "prod": "tl.cumprod"}[found.fn]
-            return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis})", ATOM)
+            reverse = ", reverse=True" if found.reverse else ""
+            return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis}{reverse})", ATOM)
         assert isinstance(found, Map), found
         return self._map(found)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernels.derivation import Derivation, Unsupported
 from kernels.expressions import ATOM
 from kernels.host_text import HostText
-from kernels.kernel_printer import RUNTIME_SIZES, KernelSource, size_name
+from kernels.kernel_printer import RUNTIME_SIZES, KernelSource
 from kernels.module_style import ModuleStyle
 from kernels.op_spec import OpSpec, ScalarSpec
 from kernels.passes.lower import ROWS
@@ -156,7 +156,7 @@ class WrapperPrinter:
         inputs: dict[str, Tensor] = {}
         named: list[str] = []
         for step in steps:
-            written = {w.tensor for w in (*step.program.stores, *step.program.accumulates)}
+            written = list(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates)))
             for tensor in step.program.tensors:
                 self.tensors.setdefault(tensor.name, tensor)
                 if tensor.name not in written and tensor.name not in produced:
@@ -169,7 +169,9 @@ class WrapperPrinter:
         self.produced = produced
         self.axes: dict[str, Quantity] = {a.name: a.size for s in steps for a in s.program.axes}
         self.given = self._given()
-        self.shapes = Shapes(derivation.op, self.inputs, self.axes)
+        # An input that is given for its shape and dtype alone shows sizes too.
+        bare = [self._bare(n) for n in self.given if n not in {t.name for t in self.inputs}]
+        self.shapes = Shapes(derivation.op, [*self.inputs, *bare], self.axes)
 
     def _given(self) -> list[str]:
         """Tensor arguments: incoming gradients, then inputs in call order, then saved values."""
@@ -180,6 +182,13 @@ class WrapperPrinter:
         likes = [t.like for t in self.tensors.values() if t.kind == "gradient" and t.like]
         inputs += [n for n in dict.fromkeys(likes) if n not in inputs and not self._stand_in(n)]
         return [*tangents, *inputs, *saved]
+
+    def _bare(self, name: str) -> Tensor:
+        spec = next(t for t in self.derivation.op.tensors if t.name == name)
+        axes = [ROWS if a == "*" else a for a in spec.shape]
+        for axis in axes:
+            self.axes.setdefault(axis, Quantity.of(axis))
+        return Tensor(name=name, dims=tuple((a,) for a in axes), dtype=spec.dtype, kind="input")
 
     def _stand_in(self, name: str) -> str | None:
         """A given incoming gradient with the same dimensions as the gradient of `name`, when `name` isn't given."""
@@ -231,12 +240,12 @@ class WrapperPrinter:
 
     def _main(self, program: RowProgram) -> Tensor:
         """The tensor that spans most of the grid, from what is given if possible."""
-        own = [t for t in program.tensors if t.name in {i.name for i in self.inputs}] or self.inputs
+        own = [t for t in program.tensors if t.name in {i.name for i in self.shapes.tensors}] or self.shapes.tensors
         return max(own, key=lambda t: (len(t.axes), t.kind == "input"))
 
     def _empty(self, tensor: Tensor, program: RowProgram) -> str:
         dtype = "torch.float32" if tensor.dtype == "float32" else None
-        for other in self.inputs:
+        for other in self.shapes.tensors:
             if other.dims == tensor.dims and other.dtype == "float" and other.kind in ("input", "tangent"):
                 source = self._dtype_source(tensor.like, program)
                 wanted = dtype or (None if source == other.name else f"{stem(source)}.dtype")
@@ -267,7 +276,7 @@ class WrapperPrinter:
         return self.known.get(quantity.text()) or self.shapes.text(quantity)
 
     def _leading(self) -> str:
-        for tensor in self.inputs:
+        for tensor in self.shapes.tensors:
             if self.shapes.star(tensor):
                 rest = len(tensor.dims) - 1
                 return f"*{stem(tensor.name)}.shape[:-{rest}]" if rest else f"*{stem(tensor.name)}.shape"
@@ -317,10 +326,8 @@ class WrapperPrinter:
         allocations = [
             f"{stem(n)} = {self._empty(self.tensors[n], program)}" for n in dict.fromkeys(s.tensor for s in program.stores)
         ]
-        for name in source.sizes:
-            if name not in (*RUNTIME_SIZES, "n_cols"):
-                axis = next(a for a in program.axes if size_name(a.name) == name)
-                settings.insert(0, f"{name} = {self._size(axis.size)}")
+        for name, axis in source.axis_sizes.items():
+            settings.insert(0, f"{name} = {self._size(self.axes[axis])}")
         call = self._call(step, grid, main)
         if not accumulated:
             if len(self.steps) == 1:
@@ -360,7 +367,7 @@ class WrapperPrinter:
     def _rows(self, program: RowProgram, rows: Quantity) -> str:
         if not program.rows:
             return "1"
-        for tensor in self.inputs:
+        for tensor in self.shapes.tensors:
             lead = 0
             axes: list[str] = []
             for dim in tensor.dims:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from kernels.derivation import Unsupported
 from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.passes.names import stem, value_names
 from kernels.passes.padding import choose_padding
@@ -26,7 +25,8 @@ class KernelSource:
     pointers: list[str]  # tensors
     symbols: dict[str, Quantity]  # run-time numbers that the host computes
     scalars: list[str]
-    sizes: list[str]  # "n_elements", "n_rows", "n_cols", axis names
+    sizes: list[str]  # "n_elements", "n_rows", "n_cols", names of axis sizes
+    axis_sizes: dict[str, str] = field(default_factory=dict)  # name of a size -> its axis
     helpers: set[str] = field(default_factory=set)
     constants: set[str] = field(default_factory=set)
 
@@ -41,6 +41,8 @@ class KernelPrinter:
         self.rows, self.cols = set(program.rows), set(program.cols)
         self.two_d = schedule == "tile"
         self.sizes: dict[str, None] = {}
+        self.axis_sizes: dict[str, str] = {}
+        self.strided = False  # columns are not neighbours in memory: their offsets need 64 bits
         self.symbols: dict[str, Quantity] = {}
         self.pointers = self._pointers()
         taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars)
@@ -66,11 +68,14 @@ class KernelPrinter:
 
     def _symbol(self, quantity: Quantity) -> str:
         """How the kernel writes a quantity: sizes and scalars are arguments; products with powers come from the host."""
-        for name, axes in (("n_cols", self.program.cols), ("n_rows", self.program.rows)):
+        sizes = {"n_cols": self.program.cols, "n_rows": self.program.rows}
+        if self.schedule == "flat":
+            sizes = {"n_elements": (*self.program.rows, *self.program.cols)}
+        for name, axes in sizes.items():
             size = Quantity()
             for axis in axes:
                 size *= self.program.axis(axis).size
-            if axes and quantity.same(size) and not (self.schedule == "flat" and name == "n_rows"):
+            if axes and quantity.same(size):
                 self.sizes[name] = None
                 return name
         if quantity.names <= set(self.program.scalars) and all(f.power in (1.0, -1.0) for f in quantity.factors):
@@ -78,7 +83,7 @@ class KernelPrinter:
         words = quantity.text().replace("**-", "_to_minus_").replace("**", "_to_").replace("/", "_by_").replace("-", "_minus_")
         name = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in words).split("_") if part)
         name = name if name[:1].isalpha() and name not in self.program.scalars else f"factor_{name}"
-        if name in ("n_rows", "n_cols", "n_elements"):
+        if name in ("n_rows", "n_cols") and self.schedule != "flat":
             name = f"{name}_total"
         self.symbols[name] = quantity
         return name
@@ -140,7 +145,10 @@ class KernelPrinter:
             ):
                 length += 1
             index = self._run_index(order, start, length, "row_idx" if axis in self.rows else "col_offsets")
-            terms.append(_times(index, self._stride(axes[position + length :])))
+            stride = self._stride(axes[position + length :])
+            if axis in self.cols and (stride != "1" or index != "col_offsets"):
+                self.strided = True
+            terms.append(_times(index, stride))
             position += length
         return " + ".join(terms) or "0"
 
@@ -173,12 +181,21 @@ class KernelPrinter:
             if axis.unroll:
                 number *= axis.unroll
             else:
-                name = size_name(axis.name)
-                self.sizes[name] = None
-                names.append(name)
+                names.append(self._size_name(axis.name))
         if number != 1:
             names.insert(0, str(number))
         return " * ".join(names) or "1"
+
+    def _size_name(self, axis: str) -> str:
+        """The argument that holds an axis size. n_cols and n_rows are the block's and the grid's, whatever their axes."""
+        if self.program.rows == (axis,):
+            name = "n_rows"
+        else:
+            name = axis if axis.startswith("n_") else f"n_{axis}"
+            name = f"{name}_axis" if name in ("n_cols", "n_rows") else name
+            self.axis_sizes[name] = axis
+        self.sizes[name] = None
+        return name
 
     # --- printing ---
 
@@ -190,6 +207,9 @@ class KernelPrinter:
             "row_block": self._row_block,
         }[self.schedule]()
         scalars = [s for s in self.program.scalars if self._mentions(body, s)]
+        if self.strided:
+            body = [line + ".to(tl.int64)" if line.startswith("col_offsets = tl.arange") else line for line in body]
+            body = [line.replace("= tl.program_id(1) *", "= tl.program_id(1).to(tl.int64) *") for line in body]
         pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
         body = pinned + body
         sizes = [s for s in RUNTIME_SIZES if s in self.sizes]
@@ -207,6 +227,7 @@ class KernelPrinter:
             symbols=self.symbols,
             scalars=scalars,
             sizes=[*sizes, *constants],
+            axis_sizes=self.axis_sizes,
             helpers=self.text.helpers,
             constants=self.text.constants,
         )
@@ -339,7 +360,7 @@ class KernelPrinter:
                 text = self._load(index, node)
             elif isinstance(node, Gather):
                 text = self._gather(node)
-            elif isinstance(node, Reduce):
+            elif isinstance(node, Reduce | Scan):
                 text = self._reduce(index, node)
             else:
                 text = self.text.write(index, definition=True).text
@@ -364,7 +385,7 @@ class KernelPrinter:
         tensor = self.program.tensor(node.tensor)
         at = self.text.write(node.index).text
         axis = self.program.axis(node.axis)
-        size = self._product((node.axis,)) if axis.name not in self.cols else self._product(self.program.cols)
+        size = self._product((axis.name,))
         own = (self.axes[node.index] | (frozenset(tensor.axes) - {node.axis})) - {a for a, _ in node.at}
         inside = f"({at} >= 0) & ({at} < {size})"
         mask = self._mask(own)
@@ -373,11 +394,15 @@ class KernelPrinter:
         text = f"tl.load({address}, mask={condition}, other=0.0)"
         return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
 
-    def _reduce(self, index: int, node: Reduce) -> str:
+    def _reduce(self, index: int, node: Reduce | Scan) -> str:
         argument = self.text.write(node.arg).text
         if index in self.padding.masked:
-            identity = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}[node.fn]
-            argument = f"tl.where(mask, {argument}, {identity})"
+            identity = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
+            argument = f"tl.where(mask, {argument}, {identity[node.fn]})"
+        if isinstance(node, Scan):
+            reverse = ", reverse=True" if node.reverse else ""
+            axis = "axis=1" if self.two_d else "axis=0"
+            return f"tl.cum{node.fn}({argument}, {axis}{reverse})"
         return f"tl.{node.fn}({argument}, {self.text.reduce_axis})"
 
     def _stores(self) -> list[str]:
@@ -403,11 +428,6 @@ class KernelPrinter:
             return f"tl.full(({shape}), {number}, tl.float32)" if math.isfinite(getattr(node, "value", 0)) else text.text
         _ = ATOM
         return text.text
-
-
-def size_name(axis: str) -> str:
-    """The kernel argument that holds an axis size."""
-    return axis if axis.startswith("n_") else f"n_{axis}"
 
 
 def _times(one: str, other: str) -> str:

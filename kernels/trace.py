@@ -108,7 +108,10 @@ def _trace_with_roles(roles: Roles, reference: Reference) -> TracedOp:
     first_error: Unsupported | None = None
     for plan in _plans(axes, roles.op.scalars):
         try:
-            return _trace_with_plan(roles, reference, axes, plan)
+            traced = _trace_with_plan(roles, reference, axes, plan)
+            if any("*" in t.shape for t in roles.op.tensors) and not _rows_are_independent(roles, reference, axes, plan):
+                return _two_dimensional(traced)
+            return traced
         except GraphsDiffer as error:
             first_error = first_error or Unsupported(
                 f"the reference's graph depends on the sizes in a way with no closed form: {error}",
@@ -118,6 +121,44 @@ def _trace_with_roles(roles: Roles, reference: Reference) -> TracedOp:
             first_error = first_error or error
     assert first_error is not None
     raise first_error
+
+
+def _rows_are_independent(roles: Roles, reference: Reference, axes: list[str], plan: Plan) -> bool:
+    """Whether the reference gives the same with two leading dimensions as with one: "*" promises any number."""
+    scalars: Scalars = {s.name: s.default for s in roles.op.scalars}
+    sizes = plan.sizes(axes, 0, scalars)
+    lead = (3, 4)
+    sizes[ROWS] = lead[0] * lead[1]
+    call = roles.bind(reference, sizes, scalars)
+    generator = torch.Generator().manual_seed(1)
+    flat = {t.name: _example(t, sizes, generator).detach() for t in roles.op.tensors}
+    deep = {
+        t.name: flat[t.name].reshape(*lead, *flat[t.name].shape[1:]) if t.shape[:1] == ("*",) else flat[t.name]
+        for t in roles.op.tensors
+    }
+    try:
+        one, other = call(flat), call(deep)
+    except Exception:  # noqa: BLE001 - F.cross_entropy and others take two dimensions only
+        return False
+    ones, others = (r if isinstance(r, tuple | list) else (r,) for r in (one, other))
+    return all(
+        a.numel() == b.numel() and torch.allclose(a.float().flatten(), b.float().flatten(), rtol=0.05, atol=1e-3)
+        for a, b in zip(ones, others, strict=True)
+    )
+
+
+def _two_dimensional(traced: TracedOp) -> TracedOp:
+    """Name the rows: the op is defined on (rows, columns) only."""
+    tensors = tuple(
+        t.model_copy(update={"shape": tuple(ROWS if a == "*" else a for a in t.shape)}) for t in traced.op.tensors
+    )
+    question = "The reference takes (rows, columns) only: more leading dimensions would mean something else to it."
+    return traced.model_copy(
+        update={
+            "op": traced.op.model_copy(update={"tensors": tensors}),
+            "questions": (*traced.questions, question),
+        }
+    )
 
 
 def _axis(axis: str) -> str:

@@ -143,9 +143,6 @@ def _arch_verdict(arch: str, compiled: list[Compiled], payload: CompilePayload) 
     if missing:
         hard.append(f"{', '.join(missing)} is never launched")
     soft = [f"{each.kernel} ({each.label}) spills {each.spill_bytes} bytes" for each in compiled if not each.error and each.spill_bytes]
-    soft += [
-        f"{each.kernel} ({each.label}) makes {each.narrow_offsets} element offsets from 32-bit products" for each in compiled if each.narrow_offsets
-    ]
     good = [each for each in compiled if not each.error]
     details = "\n".join([*hard, *soft, "", *map(_line, good), *(each.error or "" for each in compiled if each.error)])
     if hard:
@@ -173,6 +170,8 @@ def _hard_problems(each: Compiled) -> list[str]:
         problems.append(f"{where} asks for {each.num_warps} warps of {each.warp_size} threads: {each.threads}, at most {MAX_THREADS} can be launched")
     if each.f64_instructions:
         problems.append(f"{where} computes in double precision when a scalar is passed as fp64 ({each.f64_instructions} instructions)")
+    if each.narrow_offsets:
+        problems.append(f"{where} makes {each.narrow_offsets} element offsets from 32-bit products: they overflow past 2^31 elements")
     if each.occupancy().blocks == 0:
         problems.append(f"{where} does not fit: {each.shared} bytes of shared memory, {each.registers} registers")
     return problems

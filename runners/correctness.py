@@ -12,7 +12,7 @@ from runners.checkout import copy_checkout, inside
 from runners.checks.imports import import_verdicts
 from runners.checks.target_tests import parse_junit, test_verdicts
 from runners.environment import has_gpu
-from runners.gauntlet.session import INTERPRETER, Outcomes, run_gauntlet
+from runners.gauntlet.session import INTERPRETER, Outcomes, gauntlet_of
 from runners.protocol import CorrectnessPayload, Isolation, Job, Progress, Report, Status, Verdict
 from runners.sandbox import Child, Limits, read_result, run_confined, scratch_folder, site_packages
 
@@ -64,15 +64,9 @@ def check_correctness(job: Job, payload: CorrectnessPayload, on_progress: Callab
 def _gauntlet(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter) -> Outcomes:
     if payload.target is None:
         return Outcomes([], None, None, "")
-    return run_gauntlet(
-        copy,
-        payload.target,
-        seed=payload.seed,
-        deadline_s=job.deadline_s,
-        memory_bytes=job.memory_bytes,
-        python=target_python,
-        on_case=lambda done, total, name: counter("gauntlet", done, total, f"gauntlet {name}"),
-    )
+    settings = {"seed": payload.seed, "deadline_s": job.deadline_s, "memory_bytes": job.memory_bytes, "python": target_python}
+    with gauntlet_of(payload.target, **settings) as gauntlet:
+        return gauntlet.run(copy, payload.target, lambda done, total, name: counter("gauntlet", done, total, f"gauntlet {name}"))
 
 
 def _tests(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter) -> tuple[list[Verdict], Isolation | None, str, bool]:

@@ -19,7 +19,7 @@ import httpx
 from app.localhub import LocalHub, ServedHub
 
 SECRET = "a secret for tests"
-START_S = 40.0
+START_S = 120.0
 SERVE = "from app.main import serve; from app.settings import Settings; serve(Settings())"
 
 
@@ -54,7 +54,11 @@ class ServiceProcess:
         """Start it and wait until it answers."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", SERVE], env=self.environment, stdout=log, stderr=log, cwd=self.log.parent
+                [sys.executable, "-c", SERVE],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
             )
         wait_for(self._answers, START_S, f"the service came up; its log: {self.log.read_text()[-2000:]}")
 
@@ -93,6 +97,7 @@ class Scene:
     served: ServedHub
     service: ServiceProcess
     repository: str
+    installation_id: int
     tokens: dict[str, str]
 
     def call(self, method: str, path: str, login: str = "maintainer", **arguments: Any) -> Any:
@@ -132,7 +137,9 @@ class Scene:
             return wait_for(found, seconds, f"a comment with {text!r}")
         except AssertionError as error:
             bodies = "\n---\n".join(one["body"][:800] for one in self.bot_comments(issue))
-            raise AssertionError(f"{error}; comments:\n{bodies}\nlog:\n{self.service.log.read_text()[-3000:]}") from None
+            raise AssertionError(
+                f"{error}; comments:\n{bodies}\nlog:\n{self.service.log.read_text()[-3000:]}"
+            ) from None
 
     def wait_for_reaction(self, comment_id: int, content: str, seconds: float = 10.0) -> None:
         def found() -> bool:
@@ -147,7 +154,9 @@ class Scene:
 
 
 @contextmanager
-def scene(folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", **settings: str) -> Iterator[Scene]:
+def scene(
+    folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", **settings: str
+) -> Iterator[Scene]:
     """A local GitHub whose target repository holds `files`, and the service, started. settings: more LIGER_BOT_* values."""
     owner, name = repository.split("/")
     hub = LocalHub(folder / "hub")
@@ -158,7 +167,7 @@ def scene(folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", 
         for writer in ("maintainer", "second"):
             hub.set_collaborator(repository, writer, "write")
         app = hub.register_app("liger-bot", owner, f"http://127.0.0.1:{port}/webhook", SECRET)
-        hub.install_app("liger-bot", owner)
+        installation_id = hub.install_app("liger-bot", owner)
         values = {
             "WEBHOOK_SECRET": SECRET,
             "APP_ID": str(app.id),
@@ -176,6 +185,6 @@ def scene(folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", 
         service = ServiceProcess(environment, port, folder / "service.log")
         service.start()
         try:
-            yield Scene(hub, served, service, repository, tokens)
+            yield Scene(hub, served, service, repository, installation_id, tokens)
         finally:
             service.stop()

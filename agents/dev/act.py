@@ -44,18 +44,32 @@ async def act(profile: KernelProfile, tree: Tree, bench: Bench, *, checkout: str
     conventions = detect(tree)
     derivation = derive(TracedOp.model_validate(profile.traced))
     candidate = write(profile, derivation, conventions, tree)
-    created = {path: candidate.files[path] for path in candidate.created}
-    payload = StylePayload(checkout=checkout, files=created, fix=True, ruff=conventions.ruff_requirement)
-    job = Job(
-        id=f"act-{profile.sha256()[:12]}-style", nonce=secrets.token_hex(16), deadline_s=60.0, payload=payload
+    job_id = f"act-{profile.sha256()[:12]}-style"
+    style = StylePayload(
+        checkout=checkout, files=candidate.files, fix=True, ruff=conventions.ruff_requirement
     )
+    formatted = await _formatted(job_id, style, bench)
+    created = {path: formatted[path] for path in candidate.created}
+    edited = {path: text for path, text in candidate.files.items() if path not in created}
+    changed = [path for path, text in edited.items() if formatted[path] != text]
+    if not changed:
+        return candidate.model_copy(update={"files": {**edited, **created}})
+    # Where the file was clean before, the formatter moves only what we added. Where it wasn't, the rest of it is not ours to touch.
+    originals = {path: _existing(tree, path) for path in changed}
+    before = await _formatted(f"{job_id}-before", style.model_copy(update={"files": originals}), bench)
+    unclean = [path for path in changed if before[path] != originals[path]]
+    mended = {path: formatted[path] for path in changed if path not in unclean}
+    return candidate.model_copy(update={"files": {**edited, **mended, **created}, "unclean_before": unclean})
+
+
+async def _formatted(job_id: str, style: StylePayload, bench: Bench) -> dict[str, str]:
+    """The files as the target's ruff leaves them: these paths and no others, whatever the report says."""
+    job = Job(id=job_id, nonce=secrets.token_hex(16), deadline_s=60.0, payload=style)
     report = await bench.run(job)
     if report.status is not Status.completed or not isinstance(report.result, StyleResult):
         why = report.refusal.reason if report.refusal else f"the job ended as {report.status.value}"
         raise ActFailed(f"The new files could not be formatted with the target's rules: {why}.", report)
-    # only paths that we sent: a report can't add files to a candidate
-    formatted = {path: report.result.files.get(path, text) for path, text in created.items()}
-    return candidate.model_copy(update={"files": {**candidate.files, **formatted}})
+    return {path: report.result.files.get(path, text) for path, text in style.files.items()}
 
 
 def write(profile: KernelProfile, derivation: Derivation, conventions: Conventions, tree: Tree) -> Candidate:

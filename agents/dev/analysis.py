@@ -15,7 +15,7 @@ from kernels.op_spec import Frozen, OpSpec
 from kernels.traced import TracedOp
 from runners.protocol import AnalyzePayload, AnalyzeResult, Job, Report, Status
 
-DEADLINE_S = 30.0  # tracing takes a few seconds; a reference that needs more than this never ends
+DEADLINE_S = 60.0  # tracing takes seconds, on a busy machine tens of them; what needs more never ends
 
 
 class AnalysisFault(RuntimeError):  # noqa: N818 - a fault of ours, as against a refusal
@@ -60,11 +60,16 @@ async def analyze(
 
 
 def derived(traced: TracedOp, environment: str) -> Analysis | Refused:
-    """Derive the kernels of a traced op."""
+    """Derive the kernels of a traced op. Raises AnalysisFault when a rule itself failed."""
     try:
         return Analysis(traced=traced, derivation=derive(traced), environment=environment)
     except Unsupported as unsupported:
         return _unsupported(unsupported.reason, unsupported.node, unsupported.where, unsupported.needed)
+    except Exception as error:
+        # The trace was made by a process that ran a stranger's code: whatever the rules trip over, the service goes on.
+        raise AnalysisFault(
+            f"the rules failed on {traced.op.name}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _not_completed(report: Report) -> Refused | None:

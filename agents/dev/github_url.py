@@ -73,7 +73,7 @@ def parse_github_url(text: str, host: str = "github.com") -> GitHubUrl:
         part in {"..", "."} or "\0" in part for part in path
     ):
         raise Mistake("The link has an owner, repository or path that GitHub does not allow.")
-    if not path[-1].endswith((".py", ".md")):
+    if not path[-1].endswith(".py"):
         raise Mistake("The link does not point to a Python file.")
     match = _LINES.fullmatch(parts.fragment)
     if parts.fragment.startswith("L") and match is None:

@@ -15,9 +15,9 @@ def neighbours(tree: Tree, conventions: Conventions, *, exclude: str = "") -> li
     found = []
     for path in tree.files("test/transformers/test_*.py"):
         source = tree.read(path) or ""
-        imports = outline(source).imports
         if path == exclude or source.count("\n") > MAX_LINES:
             continue
+        imports = outline(source).imports
         if any(one.module in roots and one.name for one in imports) and not any(
             _launches(one, conventions.package) for one in imports
         ):

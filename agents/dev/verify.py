@@ -61,8 +61,9 @@ def plan(
     ]
     shapes = [(n_rows, -(-n_cols // multiple) * multiple) for n_rows, n_cols in BENCHMARK_SHAPES]
     target = candidate.target
+    judged = {path: text for path, text in candidate.files.items() if path not in candidate.unclean_before}
     return {
-        Gate.style: StylePayload(checkout=checkout, files=candidate.files, ruff=candidate.ruff),
+        Gate.style: StylePayload(checkout=checkout, files=judged, ruff=candidate.ruff),
         Gate.correctness: CorrectnessPayload(
             checkout=checkout,
             sha=sha,
@@ -153,7 +154,7 @@ def _summary(report: Report, verdicts: Sequence[Verdict], conclusion: Conclusion
             for v in verdicts
         ]
         parts.append(table(["", "check", "what was found", "time"], rows))
-    parts += [*measurement_tables(verdicts), predicted]
+    parts += [*measurement_tables(verdicts, predictions=not predicted), predicted]
     soft = [v for v in verdicts if v.outcome is Outcome.failed and not v.hard]
     if soft and conclusion == "neutral":
         parts.append("The findings marked ❌ here are soft: they don't block, a person should look at them.")

@@ -15,11 +15,15 @@ PORT_IN_USE = 98
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m app.localhub", description="A small GitHub for this machine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m app.localhub", description="A small GitHub for this machine."
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder that holds the state")
     parser.add_argument("--port", type=int, default=8400, help="port to answer on (0: any free one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to answer on")
-    parser.add_argument("--enterprise", action="store_true", help="behave as an older GitHub Enterprise Server")
+    parser.add_argument(
+        "--enterprise", action="store_true", help="behave as an older GitHub Enterprise Server"
+    )
     parser.add_argument("--no-rate-limit", action="store_true", help="count requests but refuse none")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

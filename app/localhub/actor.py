@@ -171,17 +171,26 @@ def _app_actor(session: Session, value: str) -> Actor:
         raise ApiError(404, "Integration not found")
     try:
         claims = jwt.decode(
-            value, app.public_key, algorithms=["RS256"], options={"require": ["exp", "iat"], "verify_iat": False}
+            value,
+            app.public_key,
+            algorithms=["RS256"],
+            options={"require": ["exp", "iat"], "verify_iat": False},
         )
     except jwt.ExpiredSignatureError as error:
-        raise ApiError(401, "'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires") from error
+        raise ApiError(
+            401,
+            "'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires",
+        ) from error
     except jwt.InvalidTokenError as error:
         raise ApiError(401, "A JSON web token could not be decoded") from error
     now = time.time()
     if claims["exp"] > now + APP_JWT_SECONDS + CLOCK_DRIFT_SECONDS:
         raise ApiError(401, "'Expiration time' claim ('exp') is too far in the future")
     if claims["iat"] > now + CLOCK_DRIFT_SECONDS:
-        raise ApiError(401, "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued")
+        raise ApiError(
+            401,
+            "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued",
+        )
     return Actor("app", app=app, credential=f"app-{app.id}")
 
 
@@ -221,7 +230,9 @@ def level(session: Session, actor: Actor, repository: Repository) -> str:
     return "none" if repository.private else "read"
 
 
-def require(session: Session, actor: Actor, repository: Repository, needs: tuple[str, ...], wanted: str) -> None:
+def require(
+    session: Session, actor: Actor, repository: Repository, needs: tuple[str, ...], wanted: str
+) -> None:
     """Raise ApiError unless the caller may `read` or `write` through one of the permissions `needs`.
 
     An installation needs the permission in its token and the repository in its reach; anything it could see without

@@ -24,7 +24,11 @@ def _hub(request: Request) -> "LocalHub":
     host = request.headers.get("host", "").rsplit(":", 1)[0]
     # A web page in a browser on this machine could send requests here too; browsers mark those with Origin, and a
     # page that points its own name at 127.0.0.1 is known by that name in Host.
-    if not local or "origin" in request.headers or host not in ("127.0.0.1", "localhost", "[::1]", "testserver"):
+    if (
+        not local
+        or "origin" in request.headers
+        or host not in ("127.0.0.1", "localhost", "[::1]", "testserver")
+    ):
         raise ApiError(403, "The admin interface answers programs on this machine alone.")
     hub: LocalHub = request.app.state.hub
     return hub

@@ -14,8 +14,28 @@ if TYPE_CHECKING:
     from app.localhub.hub import LocalHub
 
 # First parts of API paths; anything else is a page, git, or administration.
-API_ROOTS = frozenset({"app", "apps", "graphql", "installation", "meta", "orgs", "rate_limit", "repos", "user", "users", "versions", "zen"})
+API_ROOTS = frozenset(
+    {
+        "app",
+        "apps",
+        "graphql",
+        "installation",
+        "meta",
+        "orgs",
+        "rate_limit",
+        "repos",
+        "user",
+        "users",
+        "versions",
+        "zen",
+    }
+)
 ENTERPRISE_PREFIX = "/api/v3"
+# Order matters where a path parameter takes slashes: `/commits/{ref}/check-runs` before `/commits/{ref}`.
+API_ROUTERS = tuple(
+    module.router
+    for module in (apps, users, repositories, issues, pulls, checks, contents, git_data, actions, graphql)
+)
 
 
 class FrontDoor:
@@ -49,9 +69,8 @@ def _api(hub: "LocalHub") -> ASGIApp:
     api.state.rate_limits = hub.rate_limits
     api.state.enterprise = hub.enterprise
     install_error_replies(api)
-    # Order matters where a path parameter takes slashes: `/commits/{ref}/check-runs` before `/commits/{ref}`.
-    for module in (apps, users, repositories, issues, pulls, checks, contents, git_data, actions, graphql):
-        api.include_router(module.router)
+    for router in API_ROUTERS:
+        api.include_router(router)
     return ApiSurface(api, hub.rate_limits, hub.faults, hub.enterprise)
 
 

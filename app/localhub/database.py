@@ -35,7 +35,9 @@ def _on_connect(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver must not begin transactions on its own: we choose the kind
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing; a power cut may lose the last commits
+    cursor.execute(
+        "PRAGMA synchronous=NORMAL"
+    )  # a killed process loses nothing; a power cut may lose the last commits
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     cursor.close()
@@ -58,9 +60,14 @@ class Database:
         Base.metadata.create_all(self._writer)
         with self._writer.begin() as connection:
             for table, first in FIRST_IDS.items():
-                seeded = connection.execute(text("SELECT 1 FROM sqlite_sequence WHERE name = :name"), {"name": table}).first()
+                seeded = connection.execute(
+                    text("SELECT 1 FROM sqlite_sequence WHERE name = :name"), {"name": table}
+                ).first()
                 if seeded is None:
-                    connection.execute(text("INSERT INTO sqlite_sequence VALUES (:name, :seq)"), {"name": table, "seq": first - 1})
+                    connection.execute(
+                        text("INSERT INTO sqlite_sequence VALUES (:name, :seq)"),
+                        {"name": table, "seq": first - 1},
+                    )
 
     def reading(self) -> Session:
         """A session for reads."""

@@ -80,7 +80,9 @@ class DeliveryWorker:
     def idle(self) -> bool:
         """Whether nothing waits and nothing is being sent."""
         with self._database.reading() as session:
-            waiting = session.scalar(select(func.count()).select_from(HookDelivery).where(HookDelivery.outcome.is_(None)))
+            waiting = session.scalar(
+                select(func.count()).select_from(HookDelivery).where(HookDelivery.outcome.is_(None))
+            )
         return not waiting and not self._taken
 
     def _loop(self) -> None:
@@ -102,7 +104,11 @@ class DeliveryWorker:
                 .where(HookDelivery.outcome.is_(None), HookDelivery.not_before <= now)
                 .order_by(HookDelivery.id)
             ).all()
-            later = session.scalar(select(func.min(HookDelivery.not_before)).where(HookDelivery.outcome.is_(None), HookDelivery.not_before > now))
+            later = session.scalar(
+                select(func.min(HookDelivery.not_before)).where(
+                    HookDelivery.outcome.is_(None), HookDelivery.not_before > now
+                )
+            )
         for number in due:
             if number not in self._taken:
                 self._taken.add(number)
@@ -116,7 +122,11 @@ class DeliveryWorker:
                 if delivery is None or delivery.outcome is not None:
                     return
                 held_back = delivery.not_before > 0
-                sending = Sending() if held_back or delivery.redelivery else self._faults.for_delivery(delivery.event)
+                sending = (
+                    Sending()
+                    if held_back or delivery.redelivery
+                    else self._faults.for_delivery(delivery.event)
+                )
                 if sending.delay and not held_back:
                     self._postpone(number, time.time() + sending.delay)
                     return

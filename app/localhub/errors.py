@@ -66,7 +66,9 @@ def _request_error(_request: Request, error: Exception) -> JSONResponse:
         if item["loc"][0] == "path":
             return not_found().reply()
         if item["type"] == "missing":
-            problems.append(f'"{".".join(where)}" wasn\'t supplied.' if where else "A JSON object is required.")
+            problems.append(
+                f'"{".".join(where)}" wasn\'t supplied.' if where else "A JSON object is required."
+            )
         else:
             problems.append(f"For '{'/'.join(where)}', {item['msg'][0].lower()}{item['msg'][1:]}.")
     return ApiError(422, "Invalid request.\n\n" + "\n".join(problems)).reply()

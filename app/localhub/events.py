@@ -66,14 +66,21 @@ def webhook_form(tx: Transaction) -> Transaction:
 
 def push_repository(tx: Transaction, row: Repository) -> dict[str, Any]:
     """The repository inside a push event: epoch seconds and an owner with name and e-mail."""
-    epoch = {key: int(parse_stamp(value).timestamp()) for key, value in (("created_at", row.created_at), ("pushed_at", row.pushed_at))}
-    return repository(webhook_form(tx), row) | epoch | {
-        "owner": user(tx, row.owner) | {"name": row.owner.login, "email": row.owner.email},
-        "url": tx.links.page(row.full_name),
-        "stargazers": 0,
-        "master_branch": row.default_branch,
-        "permissions": permission_flags("read"),
+    epoch = {
+        key: int(parse_stamp(value).timestamp())
+        for key, value in (("created_at", row.created_at), ("pushed_at", row.pushed_at))
     }
+    return (
+        repository(webhook_form(tx), row)
+        | epoch
+        | {
+            "owner": user(tx, row.owner) | {"name": row.owner.login, "email": row.owner.email},
+            "url": tx.links.page(row.full_name),
+            "stargazers": 0,
+            "master_branch": row.default_branch,
+            "permissions": permission_flags("read"),
+        }
+    )
 
 
 def receivers(tx: Transaction, row: Repository, event: str) -> list[Installation]:

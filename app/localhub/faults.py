@@ -13,8 +13,12 @@ class DeliveryFault(BaseModel):
 
     kind: Literal["drop", "duplicate", "delay", "reorder"]
     events: list[str] = Field(default_factory=list, description="events it applies to; empty: all")
-    times: int | None = Field(default=None, description="how many deliveries it applies to; None: until cleared")
-    seconds: float = Field(default=1.0, ge=0, description="delay: how late; reorder: within how long deliveries are shuffled")
+    times: int | None = Field(
+        default=None, description="how many deliveries it applies to; None: until cleared"
+    )
+    seconds: float = Field(
+        default=1.0, ge=0, description="delay: how late; reorder: within how long deliveries are shuffled"
+    )
 
 
 class RequestFault(BaseModel):
@@ -23,11 +27,19 @@ class RequestFault(BaseModel):
     kind: Literal["secondary_limit", "primary_limit", "server_error", "latency"]
     method: str | None = Field(default=None, description="HTTP method it applies to; None: all")
     path: str = Field(default="", description="part of the path it applies to; empty: all")
-    times: int | None = Field(default=None, description="how many requests it applies to; None: until cleared")
-    retry_after: int | None = Field(default=None, description="secondary_limit: seconds in the Retry-After header; None: no header")
+    times: int | None = Field(
+        default=None, description="how many requests it applies to; None: until cleared"
+    )
+    retry_after: int | None = Field(
+        default=None, description="secondary_limit: seconds in the Retry-After header; None: no header"
+    )
     status: int = Field(default=502, description="server_error: the status")
-    after_effect: bool = Field(default=False, description="server_error: answer so only after the request took effect")
-    seconds: float = Field(default=1.0, ge=0, description="latency: how long a request waits; primary_limit: until the reset")
+    after_effect: bool = Field(
+        default=False, description="server_error: answer so only after the request took effect"
+    )
+    seconds: float = Field(
+        default=1.0, ge=0, description="latency: how long a request waits; primary_limit: until the reset"
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,11 @@ class Faults:
         """The fault that a request meets, counted, or None."""
         with self._lock:
             for fault in self._requests:
-                if (fault.method is None or fault.method.upper() == method) and fault.path in path and _take(fault):
+                if (
+                    (fault.method is None or fault.method.upper() == method)
+                    and fault.path in path
+                    and _take(fault)
+                ):
                     return fault
         return None
 
@@ -88,5 +104,3 @@ def _take(fault: DeliveryFault | RequestFault) -> bool:
         return False
     fault.times -= 1
     return True
-
-

@@ -65,13 +65,17 @@ def _admit(context: Context, header: str | None, owner: str, name: str, push: bo
 def _refused(error: ApiError, header: str | None, owner: str, name: str) -> Response:
     # Without credentials git must be asked for them, or it gives up; GitHub does so for what it doesn't show, too.
     if not header or error.status == 401:
-        return PlainTextResponse("No anonymous access.", 401, headers={"WWW-Authenticate": 'Basic realm="GitHub"'})
+        return PlainTextResponse(
+            "No anonymous access.", 401, headers={"WWW-Authenticate": 'Basic realm="GitHub"'}
+        )
     if error.status == 404:
         return PlainTextResponse("Repository not found.", 404)
     return PlainTextResponse(f"Permission to {owner}/{name}.git denied.", 403)
 
 
-def _environment(request: Request, project_root: str, path_info: str, length: int, may_workflows: bool) -> dict[str, str]:
+def _environment(
+    request: Request, project_root: str, path_info: str, length: int, may_workflows: bool
+) -> dict[str, str]:
     headers = request.headers
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -104,7 +108,9 @@ async def _spooled(request: Request) -> tuple[IO[bytes], int]:
     return body, length
 
 
-async def _start(environment: dict[str, str], body: IO[bytes]) -> tuple[asyncio.subprocess.Process, int, dict[str, str]]:
+async def _start(
+    environment: dict[str, str], body: IO[bytes]
+) -> tuple[asyncio.subprocess.Process, int, dict[str, str]]:
     """The running backend with its status and headers read."""
     git = shutil.which("git")
     if git is None:
@@ -137,7 +143,9 @@ async def _rest(process: asyncio.subprocess.Process, body: IO[bytes]) -> AsyncIt
         body.close()
 
 
-def _tell(context: Context, header: str | None, repository_id: int, before: dict[str, str], after: dict[str, str]) -> None:
+def _tell(
+    context: Context, header: str | None, repository_id: int, before: dict[str, str], after: dict[str, str]
+) -> None:
     moved = {
         ref: (before.get(ref, NO_COMMIT), after.get(ref, NO_COMMIT))
         for ref in {**before, **after}
@@ -152,7 +160,9 @@ def _tell(context: Context, header: str | None, repository_id: int, before: dict
 @router.api_route("/{owner}/{name}/info/refs", methods=["GET"])
 @router.api_route("/{owner}/{name}/git-upload-pack", methods=["POST"])
 @router.api_route("/{owner}/{name}/git-receive-pack", methods=["POST"])
-async def serve_git(request: Request, owner: str, name: str, locks: Annotated[PushLocks, Depends(_locks)]) -> Response:
+async def serve_git(
+    request: Request, owner: str, name: str, locks: Annotated[PushLocks, Depends(_locks)]
+) -> Response:
     """One request of git's smart protocol."""
     context = context_of(request)
     header = request.headers.get("authorization")

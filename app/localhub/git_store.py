@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import git
-from git.exc import BadName, GitCommandError
-from git.objects import Blob, Commit, Tree
+from git.exc import GitCommandError
+from git.objects import Blob, Commit
 
 SHA = re.compile(r"[0-9a-f]{40}")
-REF = re.compile(r"refs/(heads|tags|pull)/(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[^\s~^:?*\[\\\x00-\x20\x7f.-][^\s~^:?*\[\\\x00-\x20\x7f]*(?<![./])")
+REF = re.compile(
+    r"refs/(heads|tags|pull)/(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[^\s~^:?*\[\\\x00-\x20\x7f.-][^\s~^:?*\[\\\x00-\x20\x7f]*(?<![./])"
+)
 NO_COMMIT = "0" * 40
 HOOK_TEMPLATE = Path(__file__).with_name("pre_receive.sh")
 
 
-class GitProblem(Exception):
+class GitError(Exception):
     """What was asked of git can't be done; the message is fit for an API reply."""
 
 
@@ -108,13 +110,18 @@ class GitStore:
             repo.close()
 
     def create(self, repository_id: int, default_branch: str) -> None:
-        """Make the bare repository, with the hook that guards pushes. Raises GitProblem when it exists."""
+        """Make the bare repository, with the hook that guards pushes. Raises GitError when it exists."""
         path = self.path(repository_id)
         if path.exists():
-            raise GitProblem(f"{path} exists already")
-        with git.Repo.init(path, bare=True, initial_branch=default_branch) as repo, repo.config_writer() as config:
+            raise GitError(f"{path} exists already")
+        with (
+            git.Repo.init(path, bare=True, initial_branch=default_branch) as repo,
+            repo.config_writer() as config,
+        ):
             config.set_value("http", "receivepack", "true")
-            config.set_value("uploadpack", "allowAnySHA1InWant", "true")  # GitHub serves any sha of the repository
+            config.set_value(
+                "uploadpack", "allowAnySHA1InWant", "true"
+            )  # GitHub serves any sha of the repository
             config.set_value("uploadpack", "allowFilter", "true")
             config.set_value("core", "logAllRefUpdates", "false")
             config.set_value("gc", "auto", "0")
@@ -123,7 +130,9 @@ class GitStore:
         shutil.copyfile(HOOK_TEMPLATE, hook)
         hook.chmod(0o755)
 
-    def commit_directory(self, repository_id: int, directory: Path, branch: str, message: str, author: Signature) -> str:
+    def commit_directory(
+        self, repository_id: int, directory: Path, branch: str, message: str, author: Signature
+    ) -> str:
         """Commit every file below `directory` as the root commit of `branch`; returns its sha.
 
         Files that the directory's own .gitignore names are left out only when they match no tracked file, as `git add`
@@ -134,20 +143,33 @@ class GitStore:
             environment = {"GIT_INDEX_FILE": str(index), **_identity(author, author)}
             try:
                 tool = git.Git(directory)
-                base = ["git", f"--git-dir={self.path(repository_id)}", f"--work-tree={directory}", "-c", "core.bare=false"]
-                tool.execute([*base, "-c", "core.autocrlf=false", "add", "--all", "--force", "."], env=environment)
+                base = [
+                    "git",
+                    f"--git-dir={self.path(repository_id)}",
+                    f"--work-tree={directory}",
+                    "-c",
+                    "core.bare=false",
+                ]
+                tool.execute(
+                    [*base, "-c", "core.autocrlf=false", "add", "--all", "--force", "."], env=environment
+                )
                 tree = str(tool.execute([*base, "write-tree"], env=environment))
             finally:
                 index.unlink(missing_ok=True)
-            sha = self._commit(repo, tree, [], message, author, author)
+            sha = self._commit(repo, tree, [], message=message, author=author, committer=author)
             repo.git.update_ref(f"refs/heads/{branch}", sha)
             return sha
 
-    def empty_commit(self, repository_id: int, branch: str, files: Mapping[str, bytes], message: str, author: Signature) -> str:
+    def empty_commit(
+        self, repository_id: int, branch: str, files: Mapping[str, bytes], message: str, author: Signature
+    ) -> str:
         """Root commit of `branch` holding `files` (path to content); returns its sha."""
-        edits = [TreeEdit(path, "100644", "blob", self.write_blob(repository_id, data)) for path, data in files.items()]
+        edits = [
+            TreeEdit(path, "100644", "blob", self.write_blob(repository_id, data))
+            for path, data in files.items()
+        ]
         tree = self.write_tree(repository_id, edits, None)
-        sha = self.write_commit(repository_id, tree, [], message, author, author)
+        sha = self.write_commit(repository_id, tree, [], message, author=author, committer=author)
         self.set_ref(repository_id, f"refs/heads/{branch}", sha)
         return sha
 
@@ -164,22 +186,22 @@ class GitStore:
         return self.refs(repository_id).get(ref)
 
     def set_ref(self, repository_id: int, ref: str, sha: str, expected: str | None = None) -> None:
-        """Point `ref` at `sha`; `expected` (NO_COMMIT: must not exist) makes it a compare-and-set. Raises GitProblem."""
+        """Point `ref` at `sha`; `expected` (NO_COMMIT: must not exist) makes it a compare-and-set. Raises GitError."""
         if not valid_ref(ref) or not SHA.fullmatch(sha):
-            raise GitProblem("Reference name is not valid")
+            raise GitError("Reference name is not valid")
         with self._open(repository_id) as repo:
             try:
                 repo.git.update_ref(ref, sha, *([expected] if expected is not None else []))
             except GitCommandError as error:
-                raise GitProblem("Reference cannot be updated") from error
+                raise GitError("Reference cannot be updated") from error
 
     def delete_ref(self, repository_id: int, ref: str) -> None:
-        """Remove `ref`. Raises GitProblem."""
+        """Remove `ref`. Raises GitError."""
         with self._open(repository_id) as repo:
             try:
                 repo.git.update_ref("-d", ref)
             except GitCommandError as error:
-                raise GitProblem("Reference cannot be deleted") from error
+                raise GitError("Reference cannot be deleted") from error
 
     def resolve(self, repository_id: int, name: str) -> str | None:
         """The commit sha of a sha (whole or at least 7 digits), branch, tag or full ref; None if there is none."""
@@ -215,11 +237,21 @@ class GitStore:
         with self._open(repository_id) as repo:
             return _record(repo.commit(sha))
 
-    def commits(self, repository_id: int, tip: str, exclude: str | None = None, limit: int = 250, path: str | None = None) -> list[CommitRecord]:
+    def commits(
+        self,
+        repository_id: int,
+        tip: str,
+        exclude: str | None = None,
+        limit: int = 250,
+        path: str | None = None,
+    ) -> list[CommitRecord]:
         """Commits reachable from `tip` and not from `exclude`, newest first."""
         span = tip if exclude is None or exclude == NO_COMMIT else f"{exclude}..{tip}"
         with self._open(repository_id) as repo:
-            return [_record(item) for item in repo.iter_commits(span, max_count=limit, paths=[path] if path else [])]
+            return [
+                _record(item)
+                for item in repo.iter_commits(span, max_count=limit, paths=[path] if path else [])
+            ]
 
     def tree(self, repository_id: int, sha: str, recursive: bool) -> list[Entry] | None:
         """Entries of the tree of a tree or commit sha, or None."""
@@ -236,7 +268,9 @@ class GitStore:
             record = self.commit(repository_id, commit)
             return Entry("", "040000", "tree", record.tree, None) if record else None
         with self._open(repository_id) as repo:
-            listing = repo.git.ls_tree("-l", "-z", commit, "--", path.rstrip("/"), strip_newline_in_stdout=False)
+            listing = repo.git.ls_tree(
+                "-l", "-z", commit, "--", path.rstrip("/"), strip_newline_in_stdout=False
+            )
         lines = [line for line in listing.split("\0") if line]
         return _entry(lines[0]) if lines else None
 
@@ -253,12 +287,14 @@ class GitStore:
             return str(repo.git.hash_object("-w", "--stdin", istream=_stdin(data)))
 
     def write_tree(self, repository_id: int, edits: Sequence[TreeEdit], base_tree: str | None) -> str:
-        """A tree made of `base_tree` with `edits` applied; returns its sha. Raises GitProblem."""
+        """A tree made of `base_tree` with `edits` applied; returns its sha. Raises GitError."""
         with self._open(repository_id) as repo:
             index = self.path(repository_id) / f"tree-{id(edits)}.index"
             environment = {"GIT_INDEX_FILE": str(index)}
             lines = [
-                f"0 {NO_COMMIT}\t{edit.path}\0" if edit.sha is None else f"{edit.mode} {edit.type} {edit.sha}\t{edit.path}\0"
+                f"0 {NO_COMMIT}\t{edit.path}\0"
+                if edit.sha is None
+                else f"{edit.mode} {edit.type} {edit.sha}\t{edit.path}\0"
                 for edit in edits
             ]
             try:
@@ -266,28 +302,49 @@ class GitStore:
                     repo.git.read_tree("--empty", env=environment)
                 else:
                     repo.git.read_tree(base_tree, env=environment)
-                repo.git.update_index("--add", "-z", "--index-info", istream=_stdin("".join(lines).encode()), env=environment)
+                repo.git.update_index(
+                    "--add", "-z", "--index-info", istream=_stdin("".join(lines).encode()), env=environment
+                )
                 return str(repo.git.write_tree(env=environment))
             except GitCommandError as error:
-                raise GitProblem(f"tree can't be made: {str(error.stderr).strip()}") from error
+                raise GitError(f"tree can't be made: {str(error.stderr).strip()}") from error
             finally:
                 index.unlink(missing_ok=True)
 
     def write_commit(
-        self, repository_id: int, tree: str, parents: Sequence[str], message: str, author: Signature, committer: Signature
+        self,
+        repository_id: int,
+        tree: str,
+        parents: Sequence[str],
+        message: str,
+        *,
+        author: Signature,
+        committer: Signature,
     ) -> str:
-        """Store a commit; returns its sha. Raises GitProblem when the tree or a parent is missing."""
+        """Store a commit; returns its sha. Raises GitError when the tree or a parent is missing."""
         if self.object_type(repository_id, tree) != "tree":
-            raise GitProblem("Tree SHA does not exist")
+            raise GitError("Tree SHA does not exist")
         if any(self.object_type(repository_id, parent) != "commit" for parent in parents):
-            raise GitProblem("Parent SHA does not exist or is not a commit object")
+            raise GitError("Parent SHA does not exist or is not a commit object")
         with self._open(repository_id) as repo:
-            return self._commit(repo, tree, parents, message, author, committer)
+            return self._commit(repo, tree, parents, message=message, author=author, committer=committer)
 
     @staticmethod
-    def _commit(repo: git.Repo, tree: str, parents: Sequence[str], message: str, author: Signature, committer: Signature) -> str:
+    def _commit(
+        repo: git.Repo,
+        tree: str,
+        parents: Sequence[str],
+        *,
+        message: str,
+        author: Signature,
+        committer: Signature,
+    ) -> str:
         flags = [part for parent in parents for part in ("-p", parent)]
-        return str(repo.git.commit_tree(*flags, tree, istream=_stdin(message.encode()), env=_identity(author, committer)))
+        return str(
+            repo.git.commit_tree(
+                *flags, tree, istream=_stdin(message.encode()), env=_identity(author, committer)
+            )
+        )
 
     # comparison
 
@@ -351,7 +408,9 @@ def _record(commit: Commit) -> CommitRecord:
         parents=tuple(parent.hexsha for parent in commit.parents),
         message=message.removesuffix("\n"),
         author=Signature(str(commit.author.name), str(commit.author.email), commit.authored_datetime),
-        committer=Signature(str(commit.committer.name), str(commit.committer.email), commit.committed_datetime),
+        committer=Signature(
+            str(commit.committer.name), str(commit.committer.email), commit.committed_datetime
+        ),
     )
 
 
@@ -365,7 +424,15 @@ def _change(diff: git.Diff) -> FileChange:
     text = diff.diff if isinstance(diff.diff, str) else (diff.diff or b"").decode("utf-8", "replace")
     binary = text.startswith("Binary files")
     lines = [] if binary else text.splitlines()
-    status = "added" if diff.new_file else "removed" if diff.deleted_file else "renamed" if diff.renamed_file else "modified"
+    status = (
+        "added"
+        if diff.new_file
+        else "removed"
+        if diff.deleted_file
+        else "renamed"
+        if diff.renamed_file
+        else "modified"
+    )
     blob = diff.a_blob if diff.deleted_file else diff.b_blob
     return FileChange(
         path=str(diff.a_path if diff.deleted_file else diff.b_path),

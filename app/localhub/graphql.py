@@ -60,18 +60,34 @@ def _load(tx: Transaction, identity: str, write: bool = False) -> Any:
     if parsed is None:
         raise _failure("NOT_FOUND", f"Could not resolve to a node with the global id of '{identity}'")
     kind, number = parsed
-    table = {"comment": Comment, "issue": Issue, "pull": Issue, "repository": Repository, "account": Account}.get(kind)
+    table = {
+        "comment": Comment,
+        "issue": Issue,
+        "pull": Issue,
+        "repository": Repository,
+        "account": Account,
+    }.get(kind)
     row = tx.session.get(table, number) if table is not None else None
     if row is None:
         raise _failure("NOT_FOUND", f"Could not resolve to a node with the global id of '{identity}'")
     if isinstance(row, Account):
         return row
-    repository = row.issue.repository if isinstance(row, Comment) else row.repository if isinstance(row, Issue) else row
+    repository = (
+        row.issue.repository
+        if isinstance(row, Comment)
+        else row.repository
+        if isinstance(row, Issue)
+        else row
+    )
     try:
         tx.repository(repository.owner.login, repository.name, "issues", "pull_requests", write=write)
     except ApiError as error:
         kind = "FORBIDDEN" if error.status == 403 else "NOT_FOUND"
-        message = error.message if error.status == 403 else f"Could not resolve to a node with the global id of '{identity}'"
+        message = (
+            error.message
+            if error.status == 403
+            else f"Could not resolve to a node with the global id of '{identity}'"
+        )
         raise _failure(kind, message) from error
     return row
 
@@ -88,11 +104,19 @@ def _subject(row: Comment | Issue) -> tuple[str, int]:
     return ("comment" if isinstance(row, Comment) else "issue"), row.id
 
 
-def _connection(rows: list[Any], first: int | None = None, last: int | None = None, after: str | None = None) -> dict[str, Any]:
+def _connection(
+    rows: list[Any], first: int | None = None, last: int | None = None, after: str | None = None
+) -> dict[str, Any]:
     if first is None and last is None:
-        raise _failure("MISSING_PAGINATION_BOUNDARIES", "You must provide a `first` or `last` value to properly paginate the connection.")
+        raise _failure(
+            "MISSING_PAGINATION_BOUNDARIES",
+            "You must provide a `first` or `last` value to properly paginate the connection.",
+        )
     if max(first or 0, last or 0) > 100:
-        raise _failure("EXCESSIVE_PAGINATION", "Requesting more than 100 records on the connection exceeds the `first` limit of 100 records.")
+        raise _failure(
+            "EXCESSIVE_PAGINATION",
+            "Requesting more than 100 records on the connection exceeds the `first` limit of 100 records.",
+        )
     start = int(after) if after and after.isdecimal() else 0
     window = rows[start:]
     shown = window[:first] if first is not None else window[-(last or 0) :]
@@ -101,18 +125,30 @@ def _connection(rows: list[Any], first: int | None = None, last: int | None = No
         "nodes": shown,
         "edges": [{"node": row, "cursor": str(index + 1)} for index, row in enumerate(shown, start)],
         "totalCount": len(rows),
-        "pageInfo": {"hasNextPage": first is not None and end < len(rows), "endCursor": str(end) if shown else None, "hasPreviousPage": start > 0, "startCursor": None},
+        "pageInfo": {
+            "hasNextPage": first is not None and end < len(rows),
+            "endCursor": str(end) if shown else None,
+            "hasPreviousPage": start > 0,
+            "startCursor": None,
+        },
     }
 
 
-def _reactions(row: Comment | Issue, info: "GraphQLResolveInfo", content: str | None = None, **bounds: Any) -> dict[str, Any]:
+def _reactions(
+    row: Comment | Issue, info: "GraphQLResolveInfo", content: str | None = None, **bounds: Any
+) -> dict[str, Any]:
     rows = reactions_of(_tx(info), *_subject(row))
-    return _connection([item for item in rows if content is None or CONTENT[item.content] == content], **bounds)
+    return _connection(
+        [item for item in rows if content is None or CONTENT[item.content] == content], **bounds
+    )
 
 
 def _nodes(_root: Any, info: "GraphQLResolveInfo", ids: list[str]) -> list[Any]:
     if len(ids) > 100:
-        raise _failure("ARGUMENT_LIMIT", "You may not provide more than 100 node ids; you provided " + str(len(ids)) + ".")
+        raise _failure(
+            "ARGUMENT_LIMIT",
+            "You may not provide more than 100 node ids; you provided " + str(len(ids)) + ".",
+        )
     found: list[Any] = []
     for identity in ids:
         try:
@@ -126,7 +162,9 @@ def _repository(_root: Any, info: "GraphQLResolveInfo", owner: str, name: str) -
     try:
         return _tx(info).repository(owner, name)
     except ApiError as error:
-        raise _failure("NOT_FOUND", f"Could not resolve to a Repository with the name '{owner}/{name}'.") from error
+        raise _failure(
+            "NOT_FOUND", f"Could not resolve to a Repository with the name '{owner}/{name}'."
+        ) from error
 
 
 def _issue_of(row: Repository, info: "GraphQLResolveInfo", number: int) -> Issue:
@@ -134,12 +172,20 @@ def _issue_of(row: Repository, info: "GraphQLResolveInfo", number: int) -> Issue
     try:
         return tx.issue(row, number)
     except ApiError as error:
-        raise _failure("NOT_FOUND", f"Could not resolve to an issue or pull request with the number of {number}.") from error
+        raise _failure(
+            "NOT_FOUND", f"Could not resolve to an issue or pull request with the number of {number}."
+        ) from error
 
 
-def _pull_requests(row: Repository, info: "GraphQLResolveInfo", states: list[str] | None = None, headRefName: str | None = None, baseRefName: str | None = None, orderBy: Any = None, labels: Any = None, **bounds: Any) -> dict[str, Any]:  # noqa: ARG001, N803
-    rows = pulls.find_pulls(_tx(info), row, headRefName, baseRefName, "all")
-    return _connection([item for item in rows if states is None or _state(item) in states], **bounds)
+def _pull_requests(
+    row: Repository, info: "GraphQLResolveInfo", states: list[str] | None = None, **arguments: Any
+) -> dict[str, Any]:
+    found = pulls.find_pulls(
+        _tx(info), row, arguments.get("headRefName"), arguments.get("baseRefName"), state="all"
+    )
+    return _connection(
+        [item for item in found if states is None or _state(item) in states], **_bounds(arguments)
+    )
 
 
 def _comments(row: Issue, info: "GraphQLResolveInfo", **bounds: Any) -> dict[str, Any]:
@@ -181,7 +227,9 @@ def _remove_reaction(_root: Any, info: "GraphQLResolveInfo", **arguments: Any) -
     row = _load(tx, given["subjectId"], write=True)
     own = tx.actor.signed_in().id
     wanted = CONTENT_BY_NAME[given["content"]]
-    found = [item for item in reactions_of(tx, *_subject(row)) if item.account_id == own and item.content == wanted]
+    found = [
+        item for item in reactions_of(tx, *_subject(row)) if item.account_id == own and item.content == wanted
+    ]
     if not found:
         raise _failure("NOT_FOUND", "Could not find a reaction of yours with that content.")
     tx.session.delete(found[0])
@@ -344,7 +392,11 @@ def post_graphql(request: Request, body: Query) -> JSONResponse:
         if tx.actor.kind in ("anonymous", "app"):
             raise ApiError(401, "This endpoint requires you to be authenticated.")
         done = graphql_sync(
-            built, body.query, context_value=tx, variable_values=body.variables, operation_name=body.operationName
+            built,
+            body.query,
+            context_value=tx,
+            variable_values=body.variables,
+            operation_name=body.operationName,
         )
         if done.errors and mutation:
             tx.session.rollback()

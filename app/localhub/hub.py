@@ -118,7 +118,11 @@ class LocalHub:
             chosen = int(listener.getsockname()[1])
             url = f"http://{host}:{chosen}"
             config = uvicorn.Config(
-                self.application(url), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+                self.application(url),
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=2,
             )
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, args=([listener],), name="localhub", daemon=True)
@@ -197,6 +201,7 @@ class LocalHub:
         webhook_url: str = "",
         webhook_secret: str = "",
         permissions: dict[str, str] | None = None,
+        *,
         events: list[str] | None = None,
     ) -> RegisteredApp:
         """Register an App owned by `owner`; a ping goes to its webhook address."""
@@ -207,8 +212,8 @@ class LocalHub:
                 accounts.ensure_account(tx, owner, "Organization"),
                 webhook_url,
                 webhook_secret,
-                APP_PERMISSIONS if permissions is None else permissions,
-                events,
+                permissions=APP_PERMISSIONS if permissions is None else permissions,
+                subscriptions=events,
             )
             return RegisteredApp(made.app.id, slug, made.app.client_id, made.private_key, webhook_secret)
 
@@ -225,7 +230,10 @@ class LocalHub:
         with self._write() as tx:
             chosen = None
             if repositories_chosen is not None:
-                chosen = [_repository(tx, name if "/" in name else f"{account}/{name}") for name in repositories_chosen]
+                chosen = [
+                    _repository(tx, name if "/" in name else f"{account}/{name}")
+                    for name in repositories_chosen
+                ]
             return accounts.install_app(tx, _app(tx, slug), tx.account(account), chosen).id
 
     def suspend(self, installation_id: int, suspended: bool = True) -> None:
@@ -236,7 +244,9 @@ class LocalHub:
     def expire_tokens(self) -> None:
         """Make every installation token that is out look an hour old."""
         with self._write() as tx:
-            tx.session.execute(update(Token).where(Token.installation_id.is_not(None)).values(expires_at=stamp_in(-1)))
+            tx.session.execute(
+                update(Token).where(Token.installation_id.is_not(None)).values(expires_at=stamp_in(-1))
+            )
 
     def advance_run(self, run_id: int, status: str, conclusion: str | None = None) -> None:
         """Move a workflow run on, as its runner would."""
@@ -257,7 +267,9 @@ class LocalHub:
     def _catch_up(self) -> None:
         """Record pushes whose refs moved but whose webhooks were never written, because the hub was killed between."""
         with self._write() as tx:
-            query = select(Issue).join(PullRequest, PullRequest.issue_id == Issue.id).where(Issue.state == "open")
+            query = (
+                select(Issue).join(PullRequest, PullRequest.issue_id == Issue.id).where(Issue.state == "open")
+            )
             for row in tx.session.scalars(query).all():
                 pull = pull_of(row)
                 tip = tx.git.ref(row.repository_id, f"refs/heads/{pull.head_ref}")
@@ -290,5 +302,3 @@ def _app(tx: Transaction, slug: str) -> App:
     if found is None:
         raise not_found()
     return found
-
-

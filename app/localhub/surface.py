@@ -81,15 +81,23 @@ class ApiSurface:
 
     def _refusal(self, headers: Headers) -> ApiError | None:
         if not headers.get("user-agent"):
-            return ApiError(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent header.")
+            return ApiError(
+                403,
+                "Request forbidden by administrative rules. Please make sure your request has a User-Agent header.",
+            )
         version = headers.get("x-github-api-version", DEFAULT_API_VERSION)
         if version not in API_VERSIONS:
-            return ApiError(400, f"The API version '{version}' is not supported. Supported versions: {', '.join(API_VERSIONS)}.")
+            return ApiError(
+                400,
+                f"The API version '{version}' is not supported. Supported versions: {', '.join(API_VERSIONS)}.",
+            )
         return None
 
     def _finish(self, method: str, headers: Headers, caller: dict[str, str], reply: _Reply) -> None:
         reply.headers["X-GitHub-Request-Id"] = secrets.token_hex(12).upper()
-        reply.headers["X-GitHub-Api-Version-Selected"] = headers.get("x-github-api-version", DEFAULT_API_VERSION)
+        reply.headers["X-GitHub-Api-Version-Selected"] = headers.get(
+            "x-github-api-version", DEFAULT_API_VERSION
+        )
         reply.headers["X-GitHub-Media-Type"] = "github.v3; format=json"
         if self._enterprise:
             reply.headers["X-GitHub-Enterprise-Version"] = "3.21.0"

@@ -60,7 +60,9 @@ class Transaction:
             raise not_found()
         return account
 
-    def repository(self, owner: str, name: str, *needs: str, write: bool = False, role: str = "read") -> Repository:
+    def repository(
+        self, owner: str, name: str, *needs: str, write: bool = False, role: str = "read"
+    ) -> Repository:
         """The repository, if the caller may use it so.
 
         `needs` are App permissions of which one suffices (none: metadata); `role` is what a person must have.
@@ -75,19 +77,28 @@ class Transaction:
         if self.actor.kind != "installation" and role != "read":
             order = ("none", "read", "write", "admin")
             if order.index(level(self.session, self.actor, found)) < order.index(role):
-                raise ApiError(403, "Must have push access to repository" if role == "write" else "Must have admin rights to Repository.")
+                raise ApiError(
+                    403,
+                    "Must have push access to repository"
+                    if role == "write"
+                    else "Must have admin rights to Repository.",
+                )
         return found
 
     def issue(self, repository: Repository, number: int) -> Issue:
         """The issue or pull request of that number. Raises ApiError 404."""
-        found = self.session.scalar(select(Issue).where(Issue.repository_id == repository.id, Issue.number == number))
+        found = self.session.scalar(
+            select(Issue).where(Issue.repository_id == repository.id, Issue.number == number)
+        )
         if found is None:
             raise not_found()
         return found
 
 
 @contextmanager
-def transaction(context: Context, *, write: bool, actor: Callable[[Session], Actor], api_version: str = "2022-11-28") -> Iterator[Transaction]:
+def transaction(
+    context: Context, *, write: bool, actor: Callable[[Session], Actor], api_version: str = "2022-11-28"
+) -> Iterator[Transaction]:
     """Run a block as one database transaction; `actor` finds the caller inside it."""
     session = context.database.writing() if write else context.database.reading()
     with session, session.begin():

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import yaml
 
-from app.comments import StageLine
+from app.comments.status import StageLine
 from app.ports import Ports
 from app.request_view import command_of, stage_lines
 from app.states import LIVE, State
@@ -53,7 +53,10 @@ def request_page(ports: Ports, request_id: str) -> RequestPage | None:
     if request is None:
         return None
     events, profile = store.events(request_id), store.profile(request_id)
-    jobs = [JobPage(job, Report.model_validate(job.report) if job.report else None) for job in store.jobs(request_id)]
+    jobs = [
+        JobPage(job, Report.model_validate(job.report) if job.report else None)
+        for job in store.jobs(request_id)
+    ]
     return RequestPage(
         request=request,
         command=command_of(request),

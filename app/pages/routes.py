@@ -28,7 +28,9 @@ def page_routes(ports: Ports) -> APIRouter:
     @routes.get("/requests")
     async def requests() -> HTMLResponse:
         rows = await asyncio.to_thread(ports.store.recent_requests)
-        return HTMLResponse(templates.get_template("requests.html").render(requests=rows, command_of=command_of))
+        return HTMLResponse(
+            templates.get_template("requests.html").render(requests=rows, command_of=command_of)
+        )
 
     @routes.get("/requests/{request_id}")
     async def request(request_id: str) -> HTMLResponse:

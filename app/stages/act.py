@@ -7,7 +7,7 @@ import asyncio
 from agents.candidate import Candidate
 from agents.dev.act import act
 from agents.profiles import KernelProfile
-from app import comments
+from app.comments.pull import pull_footer, pull_text
 from app.github import GitHubError
 from app.policy import branch_name
 from app.ports import Ports
@@ -57,7 +57,9 @@ async def push(ports: Ports, request_id: str) -> str:
         raise LookupError(f"request {request_id} has no candidate")
     candidate = Candidate.model_validate(stored.body)
     profile = approved_profile(ports, request)
-    branch = request.branch if stored.round else branch_name(profile.operation_name, request_id, stored.attempt)
+    branch = (
+        request.branch if stored.round else branch_name(profile.operation_name, request_id, stored.attempt)
+    )
     # a repair goes on top of what is there; pushed before, it is what is there, and committing it changes nothing
     parent = request.head_sha if stored.round else request.base_sha
     target = ports.target(request.repository)
@@ -65,10 +67,10 @@ async def push(ports: Ports, request_id: str) -> str:
         target.commit,
         parent,
         candidate.files,
-        [planned.path for planned in profile.files],
-        f"{candidate.commit_message.rstrip()}\n\n{_trailers(request)}",
-        await _bot(ports),
-        stored.created_at,
+        listed=[planned.path for planned in profile.files],
+        message=f"{candidate.commit_message.rstrip()}\n\n{_trailers(request)}",
+        author=await _bot(ports),
+        at=stored.created_at,
     )
     token = await ports.repository(request).token(contents="write", metadata="read")
     await asyncio.to_thread(target.push, sha, branch, token)
@@ -86,17 +88,29 @@ async def open_pull(ports: Ports, request_id: str) -> int:
         raise LookupError(f"request {request_id} has no candidate")
     candidate = Candidate.model_validate(stored.body)
     approval = ports.store.approval(request_id, profile.sha256)
-    footer = comments.pull_footer(
-        request.requester, request_id, profile.sha256, approval.login if approval else "nobody", ports.page_url(request_id)
+    footer = pull_footer(
+        request.requester,
+        request_id,
+        profile.sha256,
+        approval.login if approval else "nobody",
+        ports.page_url(request_id),
     )
-    body = comments.pull_text(candidate.pull_body, footer)
+    body = pull_text(candidate.pull_body, footer)
     repository = ports.repository(request)
-    pull = await repository.create_draft_pull(request.branch, request.default_branch, candidate.pull_title, body)
+    pull = await repository.create_draft_pull(
+        request.branch, request.default_branch, candidate.pull_title, body
+    )
     try:
         await repository.add_labels(pull.number, [LABEL])
     except GitHubError as error:  # a label is a courtesy
         ports.store.note(request_id, "error", f"label not set: {error}")
-    ports.store.move(request_id, State.verifying, f"pull request #{pull.number}", pull_number=pull.number, pull_url=pull.url)
+    ports.store.move(
+        request_id,
+        State.verifying,
+        f"pull request #{pull.number}",
+        pull_number=pull.number,
+        pull_url=pull.url,
+    )
     await ports.status.put(request_id)
     return pull.number
 

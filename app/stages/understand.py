@@ -11,7 +11,7 @@ from agents.dev.revise import revise
 from agents.dev.understand import understand
 from agents.ports import ModelError
 from agents.profiles import KernelProfile
-from app import comments
+from app.comments import replies
 from app.github import ForbiddenError, NotFoundError, RejectedError
 from app.ports import Ports
 from app.replies import answer
@@ -62,12 +62,17 @@ async def _understood(ports: Ports, request: Request) -> KernelProfile | Refused
             host=ports.web_host,
         )
     except ModelError as error:
-        return Refused(reason=f"The language model could not be used: {error}", needed="a known name, an expression, or a python block, which need none")
+        return Refused(
+            reason=f"The language model could not be used: {error}",
+            needed="a known name, an expression, or a python block, which need none",
+        )
 
 
 async def _fetch(ports: Ports, request: Request, url: GitHubUrl) -> FetchedReference | Refused:
     try:
-        text, commit = await ports.repository(request).read_public_file(f"{url.owner}/{url.repo}", url.path, url.ref)
+        text, commit = await ports.repository(request).read_public_file(
+            f"{url.owner}/{url.repo}", url.path, url.ref
+        )
     except (NotFoundError, ForbiddenError, RejectedError) as error:
         return Refused(
             reason=f"{url.path} at {url.ref} in {url.owner}/{url.repo} can't be read",
@@ -86,7 +91,7 @@ async def _revise(ports: Ports, request: Request) -> None:
     tree = await base_tree(ports, request)
     outcome = await revise(profile, request.changes or {}, tree, ports.bench, on_progress(ports, request.id))
     if isinstance(outcome, Refused):
-        text = comments.revise_mistake(request.changed_by or request.requester, outcome)
+        text = replies.revise_mistake(request.changed_by or request.requester, outcome)
         await answer(ports.repository(request), request.issue_number, request.followed_comment_id or 0, text)
         outcome = profile
     ports.store.save_profile(request.id, request.attempt, outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from collections.abc import Mapping
 
 from agents.candidate import Candidate
 from agents.dev import verify
@@ -64,10 +64,16 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
     ports.store.update_job(job_id, check_run_id=check_id)
     await ports.status.progress(request_id, f"{gate} has started")
 
-    report = await _run(ports, request, Gate(gate), job_id, nonce, stored, candidate, profile)
+    path = await checkout(ports, request, stored.head_sha)
+    seed = int(nonce[:8], 16)  # unknown to whoever wrote the candidate
+    payload = verify.plan(profile, candidate, str(path), stored.head_sha, seed)[Gate(gate)]
+    job = Job(id=job_id, nonce=nonce, deadline_s=ports.settings.job_deadline_seconds, payload=payload)
+    report = await ports.bench.run(job, on_progress(ports, request_id, gate))
 
     result = verify.judge(Gate(gate), report)
-    await repository.put_check(stored.head_sha, finished_check(result, job_id, ports.page_url(request_id)), check_id)
+    await repository.put_check(
+        stored.head_sha, finished_check(result, job_id, ports.page_url(request_id)), check_id
+    )
     ports.store.update_job(
         job_id,
         state="done",
@@ -79,23 +85,6 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
     ports.store.note(request_id, "gate", f"{gate}: {result.conclusion}: {result.title}")
     await ports.status.progress(request_id, f"{gate}: {result.conclusion}")
     return result.conclusion
-
-
-async def _run(
-    ports: Ports,
-    request: Request,
-    gate: Gate,
-    job_id: str,
-    nonce: str,
-    stored: StoredCandidate,
-    candidate: Candidate,
-    profile: KernelProfile,
-) -> Report:
-    path = await checkout(ports, request, stored.head_sha)
-    seed = int(nonce[:8], 16)  # unknown to whoever wrote the candidate
-    payload = verify.plan(profile, candidate, str(path), stored.head_sha, seed)[gate]
-    job = Job(id=job_id, nonce=nonce, deadline_s=ports.settings.job_deadline_seconds, payload=payload)
-    return await ports.bench.run(job, on_progress(ports, request.id, gate))
 
 
 def _candidate(ports: Ports, request: Request) -> tuple[StoredCandidate, Candidate, KernelProfile]:
@@ -143,6 +132,6 @@ async def finish(ports: Ports, request_id: str) -> None:
         ports.store.note(request_id, "error", f"reaction not set: {error}")
 
 
-def blocks(conclusions: dict[str, Any]) -> bool:
+def blocks(conclusions: Mapping[Gate, str]) -> bool:
     """Whether a gate's conclusion stands in the way of a merge."""
     return any(one in BLOCKING for one in conclusions.values())

@@ -24,7 +24,10 @@ WORKFLOWS_VERSION = "1"
 HEARTBEAT_S = 10.0
 SILENT_S = 60.0
 SWEEP_S = 15.0
-_DEAD = frozenset({"ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
+_DEAD = {
+    "ERROR": "the stage ended without saying why",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "the stage brought its process down several times",
+}
 # Settings of the engine's own that would make it talk to its vendor.
 _PHONE_HOME = ("DBOS_CONDUCTOR_KEY", "DBOS_CONDUCTOR_URL", "DBOS__CLOUD", "DBOS__CONDUCTOR_KEY")
 
@@ -111,7 +114,7 @@ class Engine:
             await stages.start(stage, request.id, request.attempt)
         elif status.status in _DEAD:
             log.error("request %s: stage %s ended as %s", request.id, stage, status.status)
-            failure = {"kind": "fault", "reason": "the stage brought its process down several times"}
+            failure = {"kind": "fault", "reason": _DEAD[status.status]}
             await stop_request(self._ports, request.id, stage, failure)
 
     async def _rescue(self, executor_id: str) -> None:
@@ -136,7 +139,9 @@ class Engine:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.to_thread(self._ports.store.heartbeat, self._ports.settings.executor_id, self._process)
+            await asyncio.to_thread(
+                self._ports.store.heartbeat, self._ports.settings.executor_id, self._process
+            )
             await asyncio.sleep(HEARTBEAT_S)
 
     async def _sweep_forever(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dbos import DBOS, SetWorkflowID, StepOptions
-from dbos import error as dbos_errors
 
 from agents.conventions import NotAKernelLibrary
 from agents.dev.act import ActFailed
@@ -108,21 +107,29 @@ async def _guarded(stage: Stage, request_id: str, attempt: int, body: Awaitable[
         cause = _cause(error)
         log.exception("request %s: stage %s failed", request_id, stage)
         try:
-            await _step(f"{stage} failed", attempt, understand_steps.stop, request_id, str(stage), _failure(cause), last=True)
+            await _step(
+                f"{stage} failed",
+                attempt,
+                understand_steps.stop,
+                request_id,
+                str(stage),
+                _failure(cause),
+                last=True,
+            )
         except (IllegalMoveError, SupersededError) as late:
             log.info("request %s: %s ends: %s", request_id, stage, late)
 
 
 def _cause(error: Exception) -> Exception:
-    if isinstance(error, dbos_errors.DBOSMaxStepRetriesExceeded) and error.errors:
-        return error.errors[-1]
-    return error
+    """What went wrong: of a step that was retried in vain, its last error."""
+    tries = getattr(error, "errors", None)
+    return tries[-1] if isinstance(tries, list) and tries and isinstance(tries[-1], Exception) else error
 
 
 def _failure(error: Exception) -> dict[str, Any]:
     if isinstance(error, _MISTAKES):
         return {"kind": "mistake", "reason": redact(str(error)).rstrip(".")[:500]}
-    known = isinstance(error, _TRANSIENT | RepositoryError | ForbiddenWriteError)
+    known = isinstance(error, (*_TRANSIENT, RepositoryError, ForbiddenWriteError))
     # an error that was recorded before a crash comes back with its name, not its type
     name = getattr(error, "name", type(error).__name__)
     reason = redact(str(error))[:500] if known else f"{name} in the service"
@@ -138,7 +145,15 @@ async def understand(request_id: str, attempt: int) -> None:
         await _step("fetch the base", attempt, target_steps.fetch_base, request_id)
         failure = await _step("decide", attempt, understand_steps.decide, request_id, preemptible=True)
         if failure is not None:
-            await _step("show the refusal", attempt, understand_steps.stop, request_id, Stage.understand.value, failure, last=True)
+            await _step(
+                "show the refusal",
+                attempt,
+                understand_steps.stop,
+                request_id,
+                Stage.understand.value,
+                failure,
+                last=True,
+            )
             return
         await _step("show the profile", attempt, understand_steps.show, request_id)
 
@@ -164,10 +179,14 @@ async def verify(request_id: str, attempt: int) -> None:
     """Every gate, and repair while something is known to try."""
 
     async def gate(which: Gate) -> str:
-        return await _step(f"gate {which}", attempt, verify_steps.run_gate, request_id, which.value, preemptible=True)
+        return await _step(
+            f"gate {which}", attempt, verify_steps.run_gate, request_id, which.value, preemptible=True
+        )
 
     async def repaired(round_: int) -> bool:
-        if round_ > REPAIR_ROUNDS or not await _step("repair", attempt, verify_steps.repair, request_id, round_, preemptible=True):
+        if round_ > REPAIR_ROUNDS or not await _step(
+            "repair", attempt, verify_steps.repair, request_id, round_, preemptible=True
+        ):
             return False
         await _step("push the repair", attempt, act_steps.push, request_id)
         await _step("show the repair", attempt, verify_steps.begin, request_id)

@@ -9,7 +9,7 @@ from kernels.derivation import Unsupported
 from kernels.passes.aten_elementwise import num
 from kernels.passes.values import Value
 from kernels.quantity import Quantity
-from kernels.row_program import Reduce, Scan
+from kernels.row_program import Index, Reduce, Scan
 from kernels.traced import Arg, ListArg, TracedNode
 
 if TYPE_CHECKING:
@@ -397,3 +397,31 @@ def cumsum(low: Lowering, node: TracedNode) -> Value:
     if len(dim) != 1 or low.graph.axes[dim[0]].unroll:
         raise Unsupported("a cumulative sum over an axis that is split", needed="a whole axis")
     return low.per_element([value], lambda a: low.graph.add(Scan(fn="sum", arg=num(low.graph, a), axis=dim[0])))
+
+
+@rule("flip.default")
+def flip(low: Lowering, node: TracedNode) -> Value:
+    """Only around a scan: flip(cumsum(flip(x))) is a suffix sum."""
+    value = low.value(node.args[0])
+    for position in positions(low, node.args[1], len(value.dims)):
+        if len(value.dims[position]) != 1 or low.graph.axes[value.dims[position][0]].unroll:
+            raise Unsupported("a flip of an axis that is split", needed="a whole axis")
+        axis = value.dims[position][0]
+        value = low.per_element([value], lambda a, axis=axis: _flipped(low, a, axis))
+    return value
+
+
+def _flipped(low: Lowering, node: int, axis: str) -> int:
+    g = low.graph
+    index = g.add(Index(axis=axis))
+    if axis not in g.axes_of[node]:
+        return node
+    inner = g.is_map(node, "flip")
+    if inner and inner[1] == index:
+        return inner[0]
+    found = g.nodes[node]
+    if isinstance(found, Scan) and found.axis == axis:
+        source = g.is_map(found.arg, "flip")
+        if source and source[1] == index:
+            return g.add(Scan(fn=found.fn, arg=source[0], axis=axis, reverse=not found.reverse))
+    return g.map("flip", node, index)

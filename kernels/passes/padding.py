@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from kernels.passes.functions import FUNCTIONS
-from kernels.row_program import Cast, Const, Gather, Load, Map, Node, Reduce, RowProgram
+from kernels.row_program import Cast, Const, Gather, Load, Map, Node, Reduce, RowProgram, Scan
 
-IDENTITY = {"sum": 0.0, "max": -math.inf, "min": math.inf, "argmax": -math.inf, "argmin": math.inf}
+IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "argmax": -math.inf, "argmin": math.inf}
 MAX_CHOICES = 4  # loads for which both fillings are tried
 CHEAP = {"exp": math.exp, "sigmoid": lambda a: 1 / (1 + math.exp(-a)) if a > -700 else 0.0, "tanh": math.tanh}
 
@@ -31,7 +31,7 @@ def choose_padding(program: RowProgram) -> Padding:
     axes = program.node_axes()
     cols = set(program.cols)
     loads = [i for i, n in enumerate(program.nodes) if isinstance(n, Load | Gather) and axes[i] & cols]
-    reduces = [i for i, n in enumerate(program.nodes) if isinstance(n, Reduce)]
+    reduces = [i for i, n in enumerate(program.nodes) if isinstance(n, Reduce | Scan)]
     floats = [i for i in loads if program.tensor(program.nodes[i].tensor).dtype in ("float", "float32")]  # type: ignore[union-attr]
     best: Padding | None = None
     for filling in product((0.0, -math.inf), repeat=min(len(floats), MAX_CHOICES)):

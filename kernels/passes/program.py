@@ -13,6 +13,7 @@ from kernels.row_program import (
     Gather,
     Index,
     Load,
+    Map,
     Node,
     Reduce,
     RowProgram,
@@ -42,15 +43,24 @@ def build_program(
             body = graph.add(Reduce(fn="sum", arg=found.arg, axes=inner)) if inner else found.arg
             accumulates.append((tensor, body, tuple(a for a in found.axes if a in rows), at))
         else:
+            if not host and not set(tensor.axes) >= rows:
+                raise Unsupported("several programs would write the same element", needed="a kernel of its own")
             stores.append((tensor, node, at))
     layout = _groups_first(graph, layout, accumulates)
     roots = [n for _, n, _ in stores] + [n for _, n, _, _ in accumulates]
     names: dict[int, int] = {}
     nodes: list[Node] = []
     for old in reachable(graph, roots):
+        found = graph.nodes[old]
+        if isinstance(found, Reduce | Scan) and not host:
+            along = set(found.axes) if isinstance(found, Reduce) else {found.axis}
+            if graph.axes_of[found.arg] & cols - along or not along <= cols:
+                raise Unsupported("reductions over different axes in one kernel", needed="kernels of their own")
         names[old] = len(nodes)
         nodes.append(renamed(graph.nodes[old], names))
     tensors: dict[str, Tensor] = {}
+    if any(isinstance(n, Map) and n.fn == "flip" for n in nodes):
+        raise Unsupported("an axis is reversed", node="aten.flip.default", needed="a flip around a cumulative sum only")
     for node in nodes:
         if isinstance(node, Load | Gather):
             tensors[node.tensor] = graph.tensors[node.tensor]

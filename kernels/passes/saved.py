@@ -46,7 +46,7 @@ def choose_saved(
 def _evaluate(
     graph: Graph, forward: set[int], kept: dict[int, str], gradients: list[int], rows: set[str], cols: set[str]
 ) -> Choice:
-    statistics = _statistics(graph, forward, set(kept), gradients, cols)
+    statistics = _statistics(graph, forward, set(kept), gradients, rows, cols)
     live = _cut(graph, gradients, set(kept) | set(statistics))
     cost = 0.0
     used: set[str] = set()
@@ -83,16 +83,18 @@ def _cut(graph: Graph, roots: list[int], stops: set[int]) -> set[int]:
     return seen
 
 
-def _statistics(graph: Graph, forward: set[int], kept: set[int], gradients: list[int], cols: set[str]) -> list[int]:
+def _statistics(
+    graph: Graph, forward: set[int], kept: set[int], gradients: list[int], rows: set[str], cols: set[str]
+) -> list[int]:
     """A minimal set of row values that spares the backward every forward reduction."""
-    reduced: set[int] = set()  # values of a row or a scalar that hold a reduction over columns
+    reduced: set[int] = set()  # values that hold a reduction
     for node in sorted(forward):
         found = graph.nodes[node]
-        if isinstance(found, Reduce) and set(found.axes) & cols:
+        if isinstance(found, Reduce):
             reduced.add(node)
         elif any(o in reduced for o in operands(found)):
             reduced.add(node)
-    candidates = {n for n in reduced if not graph.axes_of[n] & cols}
+    candidates = {n for n in reduced if not graph.axes_of[n] >= rows | cols}
 
     frontier: set[int] = set()
     seen: set[int] = set()
@@ -115,7 +117,7 @@ def _statistics(graph: Graph, forward: set[int], kept: set[int], gradients: list
         if isinstance(found, Reduce | Scan | Gather):
             return False
         if isinstance(found, Load):
-            return not graph.axes_of[node] & cols
+            return not graph.axes_of[node] >= rows | cols
         return all(derivable(o, others) for o in operands(found))
 
     for node in sorted(frontier, reverse=True):

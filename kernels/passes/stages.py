@@ -135,7 +135,8 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
             stages.append(Stage(_host_program(graph, [Target(t, n) for n, t in produced]), host=True))
             graph, pending = _loaded(graph, pending, dict(produced))
             continue
-        done = [t for t in pending if t.node in heavy and (t.node not in beneath or t.node in grid) and _ready(graph, t.node, grid)]
+        wide = [t for t in pending if t.node in heavy or set(t.tensor.axes) & cols]
+        done = [t for t in wide if (t.node not in beneath or t.node in grid) and _ready(graph, t.node, grid)]
         partial = [n for n in grid if n in heavy and _ready(graph, n, grid) and n not in {t.node for t in done}]
         if not done and not partial:
             stages.append(Stage(_host_program(graph, pending), host=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from runners.gauntlet.builder import Builder
 from runners.gauntlet.case import Case
@@ -29,7 +29,7 @@ class Family:
     """One family of the gauntlet.
 
     cases: what it runs · inspect: problems seen over its own cases · inspect_all: problems seen over every case of the
-    gauntlet · numbers: whether its cases are held to the truth · needs_gpu: skipped, saying so, without one.
+    gauntlet · numbers: what its cases' results are held to · needs_gpu: skipped, saying so, without one.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Family:
     cases: Callable[[Builder], Iterator[Callable[[], Case]]] | None = None
     inspect: Inspect | None = None
     inspect_all: Inspect | None = None
-    numbers: bool = True
+    numbers: Literal["truth", "casts", "none"] = "truth"
     needs_gpu: bool = False
     hard: bool = True
     nothing_to_test: str = "this op has nothing of the kind"

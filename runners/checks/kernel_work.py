@@ -58,4 +58,4 @@ def _operation(name: str) -> str:
     return name.removeprefix("aten.").split(".")[0]
 
 
-FAMILY = Family("kernel_work", "the work is done by the candidate's kernels", cases, inspect=inspect, numbers=False)
+FAMILY = Family("kernel_work", "the work is done by the candidate's kernels", cases, inspect=inspect, numbers="none")

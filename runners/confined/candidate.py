@@ -1,7 +1,7 @@
 """Runs a candidate on the cases it is given and leaves what it computed in files. Loaded by path; imports none of ours.
 
-Usage (through boot.py): candidate.py CASES_FOLDER OUTPUT_FOLDER [INTERPRETER.py]. It waits for CASES_FOLDER/cases.json.
-Nothing here judges: inputs come in, bytes go out, and the truth is in another sandbox. Every allocation that the
+Usage (through boot.py): candidate.py JOB.json CASES_FOLDER OUTPUT_FOLDER [INTERPRETER.py]. JOB.json says what to import
+and which families to run; it waits for CASES_FOLDER/cases.json. Nothing here judges: inputs come in, bytes go out, and the truth is in another sandbox. Every allocation that the
 candidate makes is filled with poison between guard bands, so unwritten and out-of-bounds memory shows.
 """
 
@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-GUARD = 64
+GUARD = 4096
 WAIT_S = 120
 
 
@@ -273,7 +273,7 @@ class Runner:
 
 
 def main() -> None:
-    cases_folder, output_folder, *interpreter = sys.argv[1:]
+    job_file, cases_folder, output_folder, *interpreter = sys.argv[1:]
     cases, output = Path(cases_folder), Path(output_folder)
     import torch
 
@@ -285,17 +285,18 @@ def main() -> None:
         if time.monotonic() - waited > WAIT_S:
             raise SystemExit("no cases came")
         time.sleep(0.02)
-    job = json.loads((cases / "cases.json").read_text())
+    job = json.loads(Path(job_file).read_text())
+    chosen = [case for case in json.loads((cases / "cases.json").read_text()) if not job["families"] or case["family"] in job["families"]]
     report: dict[str, Any] = {"results": [], "error": None}
     try:
         runner = Runner(job, Files(cases, output, torch))
     except Exception as error:  # noqa: BLE001 - the candidate's module does not import; that is the result
         report["error"] = {"type": type(error).__name__, "message": str(error)[:1000], "traceback": traceback.format_exc()[-3000:]}
     else:
-        for position, case in enumerate(job["cases"]):
+        for position, case in enumerate(chosen):
             report["results"].append(runner.run(case))
             (output / "partial.json").write_text(json.dumps(report))
-            print(f"case {position + 1}/{len(job['cases'])} {case['id']}")
+            print(f"case {position + 1}/{len(chosen)} {case['id']}")
     (output / "results.json.part").write_text(json.dumps(report))
     os.replace(output / "results.json.part", output / "results.json")
 

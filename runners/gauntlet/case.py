@@ -11,7 +11,7 @@ import torch
 
 Layout = Literal["contiguous", "transposed", "strided", "padded", "expanded"]
 
-GUARD = 64  # elements of poison on each side of a tensor; keeps 16-byte alignment for every dtype
+GUARD = 4096  # elements of poison on each side of a tensor: most stray accesses end there, and alignment stays as it was
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "bool": torch.bool, "int64": torch.int64, "int32": torch.int32,
@@ -64,6 +64,7 @@ class Case:
         """What the candidate's sandbox is told."""
         return {
             "id": self.id,
+            "family": self.family,
             "tensors": [asdict(t) for t in self.tensors],
             "gradients": [asdict(t) for t in self.gradients],
             "scalars": self.scalars,

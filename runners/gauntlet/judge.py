@@ -1,8 +1,8 @@
-"""The judge's process: makes the cases, waits for the candidate's results, holds them to the truth, reports verdicts.
+"""The judge's process: makes the cases, waits for candidates' results, holds them to the truth, reports verdicts.
 
-Usage (through boot.py): judge.py TARGET.json SEED CASES_FOLDER OUTPUT_FOLDER VERDICTS.json [FAMILY…]. It imports ours and runs the
-reference, never the candidate. What it reads from OUTPUT_FOLDER was written by the candidate's sandbox: bytes to be
-bounded and checked.
+Usage (through boot.py): judge.py TARGET.json SEED CASES_FOLDER OUTPUTS_FOLDER VERDICTS_FOLDER [FAMILY…]. It imports ours
+and runs the reference, never a candidate. What it reads from OUTPUTS_FOLDER was written by a candidate's sandbox: bytes to
+be bounded and checked.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from runners.checks.families import FAMILIES
 from runners.checks.family import Family, Judged
 from runners.gauntlet.builder import Builder, Refused
 from runners.gauntlet.case import DTYPES, Case
+from runners.gauntlet.casts import TELLING, cast_problems, changed_share
 from runners.gauntlet.tolerance import compare
 from runners.gauntlet.truth import Reference, Results
 from runners.protocol import Gate, KernelTarget, Outcome, Verdict
+from runners.sandbox import read_result
 
 POLL_S = 0.02
 GHOST_SLACK = 0.05  # of the elements may agree by chance beyond what zeros or a copied input would already match
@@ -57,18 +59,23 @@ class Judge:
             for make in family.cases(self.builder):
                 try:
                     case = make()
-                    self._truth(case)
+                    truth, _ = self._truth(case)
+                    if family.numbers == "casts" and changed_share(self.reference, case, truth) < TELLING:
+                        continue
                 except Refused as refusal:
                     self.refused[family.name].append(str(refusal))
                 else:
                     self.cases[family.name].append(case)
         return [case for cases in self.cases.values() for case in cases]
 
-    def verdicts(self, answers: dict[str, dict[str, Any]], read: Callable[[Any], torch.Tensor], died: str) -> Iterable[Verdict]:
-        """One verdict a family. `died` says why the candidate's process ended early, or is empty."""
-        judged = {name: [self._judge(case, answers.get(case.id), read, died) for case in cases] for name, cases in self.cases.items()}
+    def verdicts(
+        self, answers: dict[str, dict[str, Any]], read: Callable[[Any], torch.Tensor], died: str, chosen: Sequence[str] = ()
+    ) -> Iterable[Verdict]:
+        """One verdict a family, or a chosen family. `died` says why the candidate's process ended early, or is empty."""
+        families = [family for family in self.families if not chosen or family.name in chosen]
+        judged = {f.name: [self._judge(case, answers.get(case.id), read, died) for case in self.cases[f.name]] for f in families}
         everything = [each for group in judged.values() for each in group]
-        for family in self.families:
+        for family in families:
             yield self._verdict(family, judged[family.name], everything)
 
     def _truth(self, case: Case) -> tuple[Results, Results]:
@@ -94,9 +101,13 @@ class Judge:
             problems += family.inspect(judged)
         if family.inspect_all is not None:
             problems += family.inspect_all(everything)
+        unseen = [each.case.id for each in everything if not each.runs] if family.cases is None else []
+        if unseen and not problems:
+            why = f"{family.title}: not judged, {len(unseen)} of {len(everything)} cases left no result"
+            return Verdict(check=check, gate=Gate.correctness, outcome=Outcome.skipped, hard=family.hard, summary=why)
         count = len(judged) if family.cases is not None else len(everything)
         worst = max((each.worst_ratio for each in judged), default=0.0)
-        numbers = f"; worst error {worst:.2f} of what is allowed" if family.numbers and family.cases is not None and not problems else ""
+        numbers = f"; worst error {worst:.2f} of what is allowed" if family.numbers == "truth" and family.cases is not None and not problems else ""
         skipped = f"; {len(self.refused[family.name])} not accepted by the reference" if self.refused[family.name] else ""
         summary = f"{family.title}: {problems[0]}" if problems else f"{family.title}: {count} cases{numbers}{skipped}"
         details = "\n".join([*problems, *self.refused[family.name]])
@@ -127,7 +138,9 @@ class Judge:
             for run, results in zip(runs, loaded, strict=True):
                 if case.options.ghost:
                     run["ghost_problems"] = _ghost_problems(case, results, truth, eager)
-                elif family.numbers:
+                elif family.numbers == "casts":
+                    problems += cast_problems(self.reference, case, results, truth)
+                elif family.numbers == "truth":
                     found, worst = self._numbers(case, results, truth, eager)
                     problems += [problem for problem in found if problem not in problems]
                     ratio = max(ratio, worst)
@@ -271,50 +284,52 @@ def reader(folder: Path) -> Callable[[Any], torch.Tensor]:
     return read
 
 
-def publish(cases: list[Case], target: KernelTarget, folder: Path) -> None:
+def publish(cases: list[Case], folder: Path) -> None:
     """Write what the candidate's sandbox needs: storages as raw bytes, then cases.json, which it waits for."""
     for case in cases:
         for name, storage in case.storages.items():
             data = ctypes.string_at(storage.data_ptr(), storage.numel() * storage.element_size())
             (folder / f"{case.id.replace('/', '_')}.{name}.bin").write_bytes(data)
-    job = {
-        "module": target.module,
-        "function_class": target.function_class,
-        "kernels": target.kernels,
-        "call_order": target.call_order,
-        "cases": [case.to_json() for case in cases],
-    }
     part = folder / "cases.json.part"
-    part.write_text(json.dumps(job))
+    part.write_text(json.dumps([case.to_json() for case in cases]))
     part.rename(folder / "cases.json")
 
 
 def main() -> None:
-    target_file, seed, cases_folder, output_folder, verdicts_file, *families = sys.argv[1:]
+    target_file, seed, cases_folder, outputs_folder, verdicts_folder, *families = sys.argv[1:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     target = KernelTarget.model_validate_json(Path(target_file).read_text())
-    cases, output = Path(cases_folder), Path(output_folder)
+    cases, verdicts = Path(cases_folder), Path(verdicts_folder)
     with tempfile.TemporaryDirectory() as folder:
         try:
             judge = Judge(target, int(seed), Path(folder), gpu=torch.cuda.is_available(), families=families)
+            publish(judge.prepare(), cases)
         except Exception as error:  # noqa: BLE001 - the reference is a person's code
-            reason = f"the reference can't be run: {type(error).__name__}: {error}"
-            Path(verdicts_file).write_text(json.dumps({"refusal": reason, "verdicts": []}))
+            _answer(verdicts / "refusal.json", f"the reference can't be run: {type(error).__name__}: {error}")
             return
-        publish(judge.prepare(), target, cases)
-        # The runner writes this file when the candidate's process has ended, with how it ended.
-        ended = cases / "ended.json"
-        while not ended.exists():
-            time.sleep(POLL_S)
-        died = json.loads(ended.read_text())["why"]
-        verdicts = [v.model_dump(mode="json") for v in judge.verdicts(*_answers(output, died))]
-    Path(verdicts_file).write_text(json.dumps({"refusal": None, "verdicts": verdicts}))
+        number = 0
+        while True:
+            # The runner writes one file for each candidate whose process has ended, with how it ended.
+            ended = cases / f"ended-{number}.json"
+            if ended.exists():
+                told = json.loads(ended.read_text())
+                answers = _answers(Path(outputs_folder) / str(number), told["why"])
+                _answer(verdicts / f"{number}.json", [v.model_dump(mode="json") for v in judge.verdicts(*answers, told["families"])])
+                number += 1
+            elif (cases / "finished").exists():
+                return
+            else:
+                time.sleep(POLL_S)
+
+
+def _answer(path: Path, value: object) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value))
+    part.rename(path)
 
 
 def _answers(output: Path, died: str) -> tuple[dict[str, dict[str, Any]], Callable[[Any], torch.Tensor], str]:
-    from runners.sandbox import read_result
-
     report = read_result(output / "results.json") or read_result(output / "partial.json") or {}
     answers = {str(answer["id"]): answer for answer in report.get("results", []) if isinstance(answer, dict) and "id" in answer}
     if report.get("error"):

@@ -23,7 +23,27 @@ from app.localhub.tables import (
 from app.localhub.transaction import Transaction
 
 # Names that are the first part of one of the hub's own addresses.
-RESERVED = frozenset({"api", "app", "apps", "enterprise", "graphql", "installation", "login", "meta", "orgs", "rate_limit", "repos", "search", "settings", "user", "users", "versions", "zen"})
+RESERVED = frozenset(
+    {
+        "api",
+        "app",
+        "apps",
+        "enterprise",
+        "graphql",
+        "installation",
+        "login",
+        "meta",
+        "orgs",
+        "rate_limit",
+        "repos",
+        "search",
+        "settings",
+        "user",
+        "users",
+        "versions",
+        "zen",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +75,7 @@ def register_app(
     owner: Account,
     webhook_url: str,
     webhook_secret: str,
+    *,
     permissions: dict[str, str],
     subscriptions: list[str] | None = None,
 ) -> Credentials:
@@ -81,7 +102,9 @@ def register_app(
     tx.session.flush()
     ping(tx, app)
     private_key = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     ).decode()
     return Credentials(app, private_key)
 
@@ -104,7 +127,9 @@ def ping(tx: Transaction, app: App) -> None:
     events.queue(tx, app, "ping", None, body)
 
 
-def install_app(tx: Transaction, app: App, account: Account, repositories_chosen: list[Repository] | None) -> Installation:
+def install_app(
+    tx: Transaction, app: App, account: Account, repositories_chosen: list[Repository] | None
+) -> Installation:
     """Install an App on an account: for all repositories (None) or for some. A second call changes the selection."""
     found = tx.session.scalar(
         select(Installation).where(Installation.app_id == app.id, Installation.account_id == account.id)

@@ -17,7 +17,15 @@ ACTION_LIMITS = {"label": 20, "description": 40, "identifier": 20}
 ACTIONS_LIMIT = 3
 
 
-def ensure_suite(tx: Transaction, repository: Repository, app: App, sha: str, branch: str | None = None, before: str | None = None) -> CheckSuite:
+def ensure_suite(
+    tx: Transaction,
+    repository: Repository,
+    app: App,
+    sha: str,
+    branch: str | None = None,
+    *,
+    before: str | None = None,
+) -> CheckSuite:
     """The App's suite on a commit, made if missing."""
     query = select(CheckSuite).where(
         CheckSuite.repository_id == repository.id, CheckSuite.app_id == app.id, CheckSuite.head_sha == sha
@@ -26,9 +34,13 @@ def ensure_suite(tx: Transaction, repository: Repository, app: App, sha: str, br
     if found is not None:
         return found
     if branch is None:
-        heads = {value: ref for ref, value in tx.git.refs(repository.id).items() if ref.startswith("refs/heads/")}
+        heads = {
+            value: ref for ref, value in tx.git.refs(repository.id).items() if ref.startswith("refs/heads/")
+        }
         branch = heads[sha].removeprefix("refs/heads/") if sha in heads else None
-    row = CheckSuite(repository_id=repository.id, app_id=app.id, head_sha=sha, head_branch=branch, before=before)
+    row = CheckSuite(
+        repository_id=repository.id, app_id=app.id, head_sha=sha, head_branch=branch, before=before
+    )
     tx.session.add(row)
     tx.session.flush()
     return row
@@ -38,7 +50,7 @@ def request_suites(tx: Transaction, repository: Repository, branch: str, before:
     """Make a suite for every App that writes checks, and ask each App to fill it."""
     for target in events.receivers(tx, repository, "check_suite"):
         if target.permissions.get("checks") == "write":
-            suite = ensure_suite(tx, repository, target.app, after, branch, before)
+            suite = ensure_suite(tx, repository, target.app, after, branch, before=before)
             send_suite(tx, suite, "requested")
 
 
@@ -53,7 +65,24 @@ def send_run(tx: Transaction, run: CheckRun, action: str, **extra: object) -> No
     """Send `check_run` with that action; requests to run again or to act go to the run's own App alone."""
     shown = payloads.check_run(tx, run)
     suite = payloads.check_suite(tx, run.suite)
-    shown["check_suite"] = {key: suite[key] for key in ("id", "node_id", "head_branch", "head_sha", "status", "conclusion", "url", "before", "after", "pull_requests", "app", "created_at", "updated_at")}
+    shown["check_suite"] = {
+        key: suite[key]
+        for key in (
+            "id",
+            "node_id",
+            "head_branch",
+            "head_sha",
+            "status",
+            "conclusion",
+            "url",
+            "before",
+            "after",
+            "pull_requests",
+            "app",
+            "created_at",
+            "updated_at",
+        )
+    }
     only = run.suite.app if action in ("rerequested", "requested_action") else None
     events.emit(tx, "check_run", action, run.suite.repository, {"check_run": shown, **extra}, only_app=only)
 
@@ -62,10 +91,18 @@ def _apply_output(run: CheckRun, output: dict[str, Any]) -> None:
     for name in ("summary", "text"):
         value = output.get(name)
         if value is not None and len(value) > OUTPUT_LIMIT:
-            raise invalid("CheckRun", f"output.{name}", "custom", f"{name} exceeds a maximum length of {OUTPUT_LIMIT} characters")
+            raise invalid(
+                "CheckRun",
+                f"output.{name}",
+                "custom",
+                f"{name} exceeds a maximum length of {OUTPUT_LIMIT} characters",
+            )
     annotations = output.get("annotations") or []
     if len(annotations) > ANNOTATION_LIMIT:
-        raise ApiError(422, f"Invalid request.\n\nNo more than {ANNOTATION_LIMIT} items are allowed; {len(annotations)} were supplied.")
+        raise ApiError(
+            422,
+            f"Invalid request.\n\nNo more than {ANNOTATION_LIMIT} items are allowed; {len(annotations)} were supplied.",
+        )
     run.title = output.get("title") if output.get("title") is not None else run.title
     run.summary = output.get("summary") if output.get("summary") is not None else run.summary
     run.text = output.get("text") if output.get("text") is not None else run.text
@@ -75,13 +112,19 @@ def _apply_output(run: CheckRun, output: dict[str, Any]) -> None:
 
 def _apply_actions(run: CheckRun, actions: list[dict[str, str]]) -> None:
     if len(actions) > ACTIONS_LIMIT:
-        raise ApiError(422, f"Invalid request.\n\nNo more than {ACTIONS_LIMIT} items are allowed; {len(actions)} were supplied.")
+        raise ApiError(
+            422,
+            f"Invalid request.\n\nNo more than {ACTIONS_LIMIT} items are allowed; {len(actions)} were supplied.",
+        )
     for action in actions:
         for name, limit in ACTION_LIMITS.items():
             if not action.get(name):
                 raise ApiError(422, f'Invalid request.\n\n"{name}" wasn\'t supplied.')
             if len(action[name]) > limit:
-                raise ApiError(422, f"Invalid request.\n\nOnly {limit} characters are allowed; {len(action[name])} were supplied.")
+                raise ApiError(
+                    422,
+                    f"Invalid request.\n\nOnly {limit} characters are allowed; {len(action[name])} were supplied.",
+                )
     run.actions = list(actions)
 
 
@@ -92,7 +135,9 @@ def apply(run: CheckRun, values: dict[str, Any]) -> None:
             setattr(run, name, values[name])
     status, conclusion = values.get("status"), values.get("conclusion")
     if status == "completed" and conclusion is None:
-        raise ApiError(422, "Invalid request.\n\nMissing required parameter `conclusion` when status is completed.")
+        raise ApiError(
+            422, "Invalid request.\n\nMissing required parameter `conclusion` when status is completed."
+        )
     if conclusion is not None:
         run.status, run.conclusion = "completed", conclusion
         run.completed_at = values.get("completed_at") or stamp()
@@ -104,12 +149,23 @@ def apply(run: CheckRun, values: dict[str, Any]) -> None:
         _apply_actions(run, values["actions"])
 
 
-def create_run(tx: Transaction, repository: Repository, app: App, head_sha: str, values: dict[str, Any]) -> CheckRun:
+def create_run(
+    tx: Transaction, repository: Repository, app: App, head_sha: str, values: dict[str, Any]
+) -> CheckRun:
     """A new check run of the App. Raises ApiError 422 when there is no such commit."""
     if tx.git.object_type(repository.id, head_sha) != "commit":
         raise ApiError(422, f"No commit found for SHA: {head_sha}")
     suite = ensure_suite(tx, repository, app, head_sha)
-    run = CheckRun(suite=suite, name=values["name"], annotations=[], images=[], actions=[], external_id="", status="queued", started_at=stamp())
+    run = CheckRun(
+        suite=suite,
+        name=values["name"],
+        annotations=[],
+        images=[],
+        actions=[],
+        external_id="",
+        status="queued",
+        started_at=stamp(),
+    )
     apply(run, values)
     tx.session.add(run)
     suite.updated_at = stamp()

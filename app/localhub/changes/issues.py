@@ -34,7 +34,9 @@ def check_title(resource: str, title: str) -> None:
         raise invalid(resource, "title", "custom", f"title is too long (maximum is {TITLE_LIMIT} characters)")
 
 
-def new_issue(tx: Transaction, repository: Repository, title: str, body: str | None, labels: list[str]) -> Issue:
+def new_issue(
+    tx: Transaction, repository: Repository, title: str, body: str | None, labels: list[str]
+) -> Issue:
     """The row that issues and pull requests share, numbered; no event is sent."""
     author = tx.actor.signed_in()
     number = repository.next_number
@@ -53,7 +55,9 @@ def new_issue(tx: Transaction, repository: Repository, title: str, body: str | N
     return row
 
 
-def create_issue(tx: Transaction, repository: Repository, title: str, body: str | None, labels: list[str]) -> Issue:
+def create_issue(
+    tx: Transaction, repository: Repository, title: str, body: str | None, labels: list[str]
+) -> Issue:
     """Open an issue. Raises ApiError 422."""
     check_title("Issue", title)
     check_body("Issue", body)
@@ -66,7 +70,9 @@ def ensure_labels(tx: Transaction, repository: Repository, names: list[str]) -> 
     """The labels of those names; missing ones are made, as GitHub does."""
     found = []
     for name in dict.fromkeys(names):
-        label = tx.session.scalar(select(Label).where(Label.repository_id == repository.id, Label.name == name))
+        label = tx.session.scalar(
+            select(Label).where(Label.repository_id == repository.id, Label.name == name)
+        )
         if label is None:
             label = Label(repository_id=repository.id, name=name)
             tx.session.add(label)
@@ -144,7 +150,9 @@ def create_comment(tx: Transaction, issue: Issue, body: str) -> Comment:
         raise invalid("IssueComment", "body", "missing_field")
     check_body("IssueComment", body)
     author = tx.actor.signed_in()
-    row = Comment(issue_id=issue.id, author_id=author.id, app_id=tx.actor.app.id if tx.actor.app else None, body=body)
+    row = Comment(
+        issue_id=issue.id, author_id=author.id, app_id=tx.actor.app.id if tx.actor.app else None, body=body
+    )
     tx.session.add(row)
     issue.updated_at = stamp()
     tx.session.flush()
@@ -166,7 +174,9 @@ def edit_comment(tx: Transaction, row: Comment, body: str) -> None:
 def delete_comment(tx: Transaction, row: Comment) -> None:
     """Delete a comment and its reactions."""
     _send_comment(tx, row, "deleted")
-    tx.session.execute(delete(Reaction).where(Reaction.subject_type == "comment", Reaction.subject_id == row.id))
+    tx.session.execute(
+        delete(Reaction).where(Reaction.subject_type == "comment", Reaction.subject_id == row.id)
+    )
     tx.session.delete(row)
     tx.session.flush()
 

@@ -10,11 +10,24 @@ from app.localhub.tables import Issue
 from app.localhub.transaction import Transaction
 
 
-def merge_pull(tx: Transaction, row: Issue, *, method: str = "merge", title: str | None = None, message: str | None = None, expected_head: str | None = None) -> str:
+def merge_pull(
+    tx: Transaction,
+    row: Issue,
+    *,
+    method: str = "merge",
+    title: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+) -> str:
     """Merge; returns the sha of the commit made. Raises ApiError 405 (can't be merged) or 409 (head has moved)."""
     pull = pull_of(row)
     if row.state == "closed":
-        raise ApiError(405, "Pull Request is not mergeable" if pull.merged_at is None else "Pull Request has already been merged")
+        raise ApiError(
+            405,
+            "Pull Request is not mergeable"
+            if pull.merged_at is None
+            else "Pull Request has already been merged",
+        )
     if pull.draft:
         raise ApiError(405, "Pull Request is still a draft")
     if expected_head is not None and expected_head != pull.head_sha:
@@ -29,9 +42,12 @@ def merge_pull(tx: Transaction, row: Issue, *, method: str = "merge", title: str
     if method == "squash":
         text, parents = f"{title or row.title} (#{row.number})", [base]
     else:
-        text, parents = title or f"Merge pull request #{row.number} from {owner}/{pull.head_ref}", [base, pull.head_sha]
+        text, parents = (
+            title or f"Merge pull request #{row.number} from {owner}/{pull.head_ref}",
+            [base, pull.head_sha],
+        )
     text = f"{text}\n\n{message if message is not None else row.title}\n"
-    sha = tx.git.write_commit(row.repository_id, tree, parents, text, who, who)
+    sha = tx.git.write_commit(row.repository_id, tree, parents, text, author=who, committer=who)
     tx.git.set_ref(row.repository_id, f"refs/heads/{pull.base_ref}", sha, base)
     pull.merged_at = row.closed_at = row.updated_at = stamp()
     pull.merged_by = row.closed_by = merger

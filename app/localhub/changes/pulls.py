@@ -21,9 +21,19 @@ def pull_of(row: Issue) -> PullRequest:
     return row.pull
 
 
-def find_pulls(tx: Transaction, repository: Repository, head_ref: str | None = None, base_ref: str | None = None, state: str = "open") -> list[Issue]:
+def find_pulls(
+    tx: Transaction,
+    repository: Repository,
+    head_ref: str | None = None,
+    base_ref: str | None = None,
+    state: str = "open",
+) -> list[Issue]:
     """Pull requests by branch and state (`all`: any), newest first."""
-    query = select(Issue).join(PullRequest, PullRequest.issue_id == Issue.id).where(Issue.repository_id == repository.id)
+    query = (
+        select(Issue)
+        .join(PullRequest, PullRequest.issue_id == Issue.id)
+        .where(Issue.repository_id == repository.id)
+    )
     if head_ref is not None:
         query = query.where(PullRequest.head_ref == head_ref)
     if base_ref is not None:
@@ -58,10 +68,14 @@ def create_pull(
     assert base_sha is not None  # noqa: S101
     if find_pulls(tx, repository, head_ref=head_ref, base_ref=base):
         message = f"A pull request already exists for {repository.owner.login}:{head_ref}."
-        raise ApiError(422, "Validation Failed", [{"resource": "PullRequest", "code": "custom", "message": message}])
+        raise ApiError(
+            422, "Validation Failed", [{"resource": "PullRequest", "code": "custom", "message": message}]
+        )
     if tx.git.count(repository.id, base_sha, head_sha) == 0:
         message = f"No commits between {base} and {head_ref}"
-        raise ApiError(422, "Validation Failed", [{"resource": "PullRequest", "code": "custom", "message": message}])
+        raise ApiError(
+            422, "Validation Failed", [{"resource": "PullRequest", "code": "custom", "message": message}]
+        )
     row = new_issue(tx, repository, title, body, [])
     row.pull = PullRequest(
         issue_id=row.id,
@@ -115,7 +129,9 @@ def reopen_pull(tx: Transaction, row: Issue) -> None:
         return
     head_sha = tx.git.ref(row.repository_id, f"refs/heads/{pull.head_ref}")
     if pull.merged_at is not None or head_sha is None:
-        raise invalid("PullRequest", "state", "custom", "state cannot be changed. The pull request cannot be reopened.")
+        raise invalid(
+            "PullRequest", "state", "custom", "state cannot be changed. The pull request cannot be reopened."
+        )
     pull.head_sha = head_sha
     row.state, row.closed_at, row.closed_by = "open", None, None
     row.updated_at = stamp()
@@ -147,7 +163,11 @@ def create_review(tx: Transaction, row: Issue, event: str, body: str) -> Review:
         raise invalid("PullRequestReview", "body", "missing_field")
     check_body("PullRequestReview", body)
     review = Review(
-        issue_id=row.id, author_id=author.id, body=body, state=REVIEW_STATES[event], commit_id=pull_of(row).head_sha
+        issue_id=row.id,
+        author_id=author.id,
+        body=body,
+        state=REVIEW_STATES[event],
+        commit_id=pull_of(row).head_sha,
     )
     tx.session.add(review)
     row.updated_at = stamp()

@@ -39,7 +39,7 @@ def _send_push(tx: Transaction, repository: Repository, ref: str, before: str, a
         if before == NO_COMMIT:
             start = tx.git.ref(repository.id, f"refs/heads/{repository.default_branch}") or NO_COMMIT
         commits = tx.git.commits(repository.id, after, start, PUSH_COMMITS_SHOWN)[::-1]
-    forced = before != NO_COMMIT and after != NO_COMMIT and tx.git.merge_base(repository.id, before, after) != before
+    forced = NO_COMMIT not in (before, after) and tx.git.merge_base(repository.id, before, after) != before
     shown = [_push_commit(tx, repository, record) for record in commits]
     head = tx.git.commit(repository.id, after)
     page = tx.links.page(f"{repository.full_name}/compare")

@@ -44,7 +44,9 @@ def create_repository(
         raise invalid("Repository", "name", "invalid")
     if tx.session.scalar(select(Repository).where(Repository.owner_id == owner.id, Repository.name == name)):
         raise invalid("Repository", "name", "custom", "name already exists on this account")
-    row = Repository(owner_id=owner.id, name=name, private=private, description=description, default_branch=default_branch)
+    row = Repository(
+        owner_id=owner.id, name=name, private=private, description=description, default_branch=default_branch
+    )
     tx.session.add(row)
     tx.session.flush()
     tx.git.create(row.id, default_branch)

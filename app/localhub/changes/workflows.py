@@ -49,7 +49,10 @@ def _triggers(workflow: dict[str, Any]) -> dict[str, Any]:
 def _inputs(workflow: dict[str, Any], given: dict[str, Any], limit: int) -> dict[str, str]:
     declared = (_triggers(workflow).get("workflow_dispatch") or {}).get("inputs") or {}
     if len(given) > limit:
-        raise ApiError(422, f"Invalid request.\n\nNo more than {limit} properties are allowed; {len(given)} were supplied.")
+        raise ApiError(
+            422,
+            f"Invalid request.\n\nNo more than {limit} properties are allowed; {len(given)} were supplied.",
+        )
     unexpected = [name for name in given if name not in declared]
     if unexpected:
         raise ApiError(422, f"Unexpected inputs provided: {unexpected}")
@@ -68,10 +71,22 @@ def _inputs(workflow: dict[str, Any], given: dict[str, Any], limit: int) -> dict
 
 def _title(workflow: dict[str, Any], name: str, inputs: dict[str, str]) -> str:
     template = str(workflow.get("run-name") or name)
-    return re.sub(r"\$\{\{\s*(?:github\.event\.)?inputs\.([\w-]+)\s*\}\}", lambda match: inputs.get(match[1], ""), template)
+    return re.sub(
+        r"\$\{\{\s*(?:github\.event\.)?inputs\.([\w-]+)\s*\}\}",
+        lambda match: inputs.get(match[1], ""),
+        template,
+    )
 
 
-def dispatch(tx: Transaction, repository: Repository, path: str, ref: str, given: dict[str, Any], input_limit: int = INPUT_LIMIT) -> WorkflowRun:
+def dispatch(
+    tx: Transaction,
+    repository: Repository,
+    path: str,
+    ref: str,
+    given: dict[str, Any],
+    *,
+    input_limit: int = INPUT_LIMIT,
+) -> WorkflowRun:
     """Start a run of a workflow file. Raises ApiError 404 or 422 as GitHub does."""
     head_sha = tx.git.resolve(repository.id, ref.removeprefix("refs/"))
     default_sha = tx.git.ref(repository.id, f"refs/heads/{repository.default_branch}")
@@ -85,7 +100,9 @@ def dispatch(tx: Transaction, repository: Repository, path: str, ref: str, given
     inputs = _inputs(workflow, given, input_limit)
     name = str(workflow.get("name") or path)
     earlier = tx.session.scalar(
-        select(func.count()).select_from(WorkflowRun).where(WorkflowRun.repository_id == repository.id, WorkflowRun.path == path)
+        select(func.count())
+        .select_from(WorkflowRun)
+        .where(WorkflowRun.repository_id == repository.id, WorkflowRun.path == path)
     )
     run = WorkflowRun(
         repository_id=repository.id,

@@ -20,9 +20,16 @@ def _error_page(request: Request, error: Exception) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return error.reply()
     viewer = viewer_of(request)
-    detail = "; ".join(item if isinstance(item, str) else str(item.get("message") or f"{item.get('field')}: {item.get('code')}") for item in error.errors or [])
+    detail = "; ".join(
+        item
+        if isinstance(item, str)
+        else str(item.get("message") or f"{item.get('field')}: {item.get('code')}")
+        for item in error.errors or []
+    )
     with page_transaction(request, viewer) as tx:
-        return render(request, tx, viewer, "error.html", status=error.status, message=error.message, detail=detail)
+        return render(
+            request, tx, viewer, "error.html", status=error.status, message=error.message, detail=detail
+        )
 
 
 def install_pages(web: FastAPI) -> None:

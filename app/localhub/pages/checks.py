@@ -71,14 +71,27 @@ def verdict(checks: list[ShownCheck]) -> dict[str, Any]:
     bad = sum(check.tone in ("bad", "warn") for check in checks)
     quiet = sum(check.tone == "quiet" for check in checks)
     good = len(checks) - busy - bad - quiet
-    counts = [f"{number} {word}" for number, word in ((bad, "failing"), (busy, "in progress"), (quiet, "neutral or skipped"), (good, "successful")) if number]
+    counts = [
+        f"{number} {word}"
+        for number, word in (
+            (bad, "failing"),
+            (busy, "in progress"),
+            (quiet, "neutral or skipped"),
+            (good, "successful"),
+        )
+        if number
+    ]
     if bad:
         title, tone = "Some checks were not successful", "bad"
     elif busy:
         title, tone = "Some checks haven't completed yet", "busy"
     else:
         title, tone = "All checks have passed", "good"
-    return {"title": title, "tone": tone, "counts": ", ".join(counts) + (" checks" if len(checks) != 1 else " check")}
+    return {
+        "title": title,
+        "tone": tone,
+        "counts": ", ".join(counts) + (" checks" if len(checks) != 1 else " check"),
+    }
 
 
 def _run(tx: Transaction, owner: str, name: str, run_id: int) -> CheckRun:
@@ -114,7 +127,9 @@ def rerequest(request: Request, viewer: CheckedViewer, owner: str, name: str, ru
 
 
 @router.post("/{owner}/{name}/runs/{run_id}/actions/{identifier}")
-def requested_action(request: Request, viewer: CheckedViewer, owner: str, name: str, run_id: int, identifier: str) -> Response:
+def requested_action(
+    request: Request, viewer: CheckedViewer, owner: str, name: str, *, run_id: int, identifier: str
+) -> Response:
     with page_transaction(request, viewer, write=True) as tx:
         tx.repository(owner, name, "checks", write=True, role="write")
         run = _run(tx, owner, name, run_id)

@@ -11,7 +11,16 @@ from app.localhub.payloads.issues import REACTIONS, author_association, reaction
 from app.localhub.tables import Account, Comment, Issue, Review, TimelineEvent
 from app.localhub.transaction import Transaction
 
-EMOJI = {"+1": "👍", "-1": "👎", "laugh": "😄", "hooray": "🎉", "confused": "😕", "heart": "❤️", "rocket": "🚀", "eyes": "👀"}
+EMOJI = {
+    "+1": "👍",
+    "-1": "👎",
+    "laugh": "😄",
+    "hooray": "🎉",
+    "confused": "😕",
+    "heart": "❤️",
+    "rocket": "🚀",
+    "eyes": "👀",
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,8 @@ def entries(tx: Transaction, issue: Issue) -> list[Entry]:
         )
         later.append(((review.submitted_at, 1, review.id), entry))
     for event in tx.session.scalars(select(TimelineEvent).where(TimelineEvent.issue_id == issue.id)):
-        entry = Entry(kind="event", moment=event.created_at, author=event.account, state=event.kind, detail=event.detail)
+        entry = Entry(
+            kind="event", moment=event.created_at, author=event.account, state=event.kind, detail=event.detail
+        )
         later.append(((event.created_at, 2, event.id), entry))
     return [first, *(entry for _, entry in sorted(later, key=lambda item: item[0]))]

@@ -28,42 +28,71 @@ router = APIRouter()
 
 def open_counts(tx: Transaction, repository: Repository) -> dict[str, int]:
     """Open issues and pull requests, for the tabs."""
-    total = select(func.count()).select_from(Issue).where(Issue.repository_id == repository.id, Issue.state == "open")
+    total = (
+        select(func.count())
+        .select_from(Issue)
+        .where(Issue.repository_id == repository.id, Issue.state == "open")
+    )
     pull_total = total.join(PullRequest, PullRequest.issue_id == Issue.id)
     pull_count = tx.session.scalar(pull_total) or 0
     return {"issues": (tx.session.scalar(total) or 0) - pull_count, "pulls": pull_count}
 
 
-def _list(request: Request, viewer: ViewerHere, owner: str, name: str, kind: str, state: str) -> Response:
+def _list(request: Request, viewer: ViewerHere, owner: str, name: str, kind: str, *, state: str) -> Response:
     with page_transaction(request, viewer) as tx:
         repository = tx.repository(owner, name)
-        query = select(Issue).where(Issue.repository_id == repository.id, Issue.state == ("closed" if state == "closed" else "open"))
-        rows = [row for row in tx.session.scalars(query.order_by(Issue.number.desc())) if (row.pull is not None) == (kind == "pulls")]
+        query = select(Issue).where(
+            Issue.repository_id == repository.id, Issue.state == ("closed" if state == "closed" else "open")
+        )
+        rows = [
+            row
+            for row in tx.session.scalars(query.order_by(Issue.number.desc()))
+            if (row.pull is not None) == (kind == "pulls")
+        ]
         comments = {row.id: comment_count(tx, row) for row in rows}
         return render(
-            request, tx, viewer, "issues.html", repository=repository, counts=open_counts(tx, repository), kind=kind, rows=rows, comments=comments, state=state
+            request,
+            tx,
+            viewer,
+            "issues.html",
+            repository=repository,
+            counts=open_counts(tx, repository),
+            kind=kind,
+            rows=rows,
+            comments=comments,
+            state=state,
         )
 
 
 @router.get("/{owner}/{name}/issues")
 def issues_page(request: Request, viewer: ViewerHere, owner: str, name: str, state: str = "open") -> Response:
-    return _list(request, viewer, owner, name, "issues", state)
+    return _list(request, viewer, owner, name, "issues", state=state)
 
 
 @router.get("/{owner}/{name}/pulls")
 def pulls_page(request: Request, viewer: ViewerHere, owner: str, name: str, state: str = "open") -> Response:
-    return _list(request, viewer, owner, name, "pulls", state)
+    return _list(request, viewer, owner, name, "pulls", state=state)
 
 
 @router.get("/{owner}/{name}/issues/new")
 def new_issue_page(request: Request, viewer: ViewerHere, owner: str, name: str) -> Response:
     with page_transaction(request, viewer) as tx:
         repository = tx.repository(owner, name)
-        return render(request, tx, viewer, "new_issue.html", repository=repository, counts=open_counts(tx, repository))
+        return render(
+            request, tx, viewer, "new_issue.html", repository=repository, counts=open_counts(tx, repository)
+        )
 
 
 @router.post("/{owner}/{name}/issues")
-def open_issue(request: Request, viewer: CheckedViewer, owner: str, name: str, title: Annotated[str, Form()] = "", body: Annotated[str, Form()] = "") -> Response:
+def open_issue(
+    request: Request,
+    viewer: CheckedViewer,
+    owner: str,
+    name: str,
+    *,
+    title: Annotated[str, Form()] = "",
+    body: Annotated[str, Form()] = "",
+) -> Response:
     with page_transaction(request, viewer, write=True) as tx:
         repository = tx.repository(owner, name, "issues", write=True)
         row = changes.create_issue(tx, repository, title, body, [])
@@ -88,12 +117,22 @@ def issue_page_view(request: Request, viewer: ViewerHere, owner: str, name: str,
             issue=issue,
             entries=entries(tx, issue),
             emoji=EMOJI,
-            may_close=may_write(tx, repository) or (tx.actor.account is not None and tx.actor.account.id == issue.author_id),
+            may_close=may_write(tx, repository)
+            or (tx.actor.account is not None and tx.actor.account.id == issue.author_id),
         )
 
 
 @router.post("/{owner}/{name}/issues/{number}/comments")
-def post_comment(request: Request, viewer: CheckedViewer, owner: str, name: str, number: int, body: Annotated[str, Form()] = "", then: Annotated[str, Form()] = "") -> Response:
+def post_comment(
+    request: Request,
+    viewer: CheckedViewer,
+    owner: str,
+    name: str,
+    *,
+    number: int,
+    body: Annotated[str, Form()] = "",
+    then: Annotated[str, Form()] = "",
+) -> Response:
     """Comment; `then` may also be `close` or `reopen`."""
     with page_transaction(request, viewer, write=True) as tx:
         repository = tx.repository(owner, name, "issues", write=True)
@@ -118,7 +157,16 @@ def post_comment(request: Request, viewer: CheckedViewer, owner: str, name: str,
 
 
 @router.post("/{owner}/{name}/reactions/{kind}/{number}")
-def toggle_reaction(request: Request, viewer: CheckedViewer, owner: str, name: str, kind: str, number: int, content: Annotated[str, Form()] = "") -> Response:
+def toggle_reaction(
+    request: Request,
+    viewer: CheckedViewer,
+    owner: str,
+    name: str,
+    *,
+    kind: str,
+    number: int,
+    content: Annotated[str, Form()] = "",
+) -> Response:
     """Add the viewer's reaction to `issue/NUMBER` or `comment/ID`, or take it back."""
     with page_transaction(request, viewer, write=True) as tx:
         repository = tx.repository(owner, name, "issues", write=True)
@@ -131,7 +179,9 @@ def toggle_reaction(request: Request, viewer: CheckedViewer, owner: str, name: s
         else:
             raise not_found()
         me = tx.actor.signed_in()
-        own = [row for row in reactions_of(tx, *subject) if row.account_id == me.id and row.content == content]
+        own = [
+            row for row in reactions_of(tx, *subject) if row.account_id == me.id and row.content == content
+        ]
         if own:
             tx.session.delete(own[0])
         else:

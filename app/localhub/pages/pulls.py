@@ -54,12 +54,16 @@ def _state(issue: Issue) -> tuple[str, str]:
 def pull_diff(request: Request, viewer: ViewerHere, owner: str, name: str, number: int) -> Response:
     with page_transaction(request, viewer) as tx:
         _, issue = _pull(tx, owner, name, number)
-        return PlainTextResponse(tx.git.diff_text(issue.repository_id, _start(tx, issue), changes.pull_of(issue).head_sha))
+        return PlainTextResponse(
+            tx.git.diff_text(issue.repository_id, _start(tx, issue), changes.pull_of(issue).head_sha)
+        )
 
 
 @router.get("/{owner}/{name}/pull/{number}")
 @router.get("/{owner}/{name}/pull/{number}/{tab}")
-def pull_page(request: Request, viewer: ViewerHere, owner: str, name: str, number: int, tab: str = "conversation") -> Response:
+def pull_page(
+    request: Request, viewer: ViewerHere, owner: str, name: str, *, number: int, tab: str = "conversation"
+) -> Response:
     if tab not in TABS:
         raise not_found()
     with page_transaction(request, viewer) as tx:
@@ -85,7 +89,8 @@ def pull_page(request: Request, viewer: ViewerHere, owner: str, name: str, numbe
             "verdict": verdict(checks),
             "emoji": EMOJI,
             "writer": may_write(tx, repository),
-            "may_close": may_write(tx, repository) or (tx.actor.account is not None and tx.actor.account.id == issue.author_id),
+            "may_close": may_write(tx, repository)
+            or (tx.actor.account is not None and tx.actor.account.id == issue.author_id),
         }
         if tab == "conversation":
             values["entries"] = entries(tx, issue)
@@ -96,7 +101,15 @@ def pull_page(request: Request, viewer: ViewerHere, owner: str, name: str, numbe
 
 
 @router.post("/{owner}/{name}/pull/{number}/merge")
-def merge(request: Request, viewer: CheckedViewer, owner: str, name: str, number: int, method: Annotated[str, Form()] = "merge") -> Response:
+def merge(
+    request: Request,
+    viewer: CheckedViewer,
+    owner: str,
+    name: str,
+    *,
+    number: int,
+    method: Annotated[str, Form()] = "merge",
+) -> Response:
     with page_transaction(request, viewer, write=True) as tx:
         tx.repository(owner, name, "contents", write=True, role="write")
         merge_pull(tx, _pull(tx, owner, name, number)[1], method=method)
@@ -112,7 +125,16 @@ def ready(request: Request, viewer: CheckedViewer, owner: str, name: str, number
 
 
 @router.post("/{owner}/{name}/pull/{number}/reviews")
-def review(request: Request, viewer: CheckedViewer, owner: str, name: str, number: int, event: Annotated[str, Form()] = "COMMENT", body: Annotated[str, Form()] = "") -> Response:
+def review(
+    request: Request,
+    viewer: CheckedViewer,
+    owner: str,
+    name: str,
+    *,
+    number: int,
+    event: Annotated[str, Form()] = "COMMENT",
+    body: Annotated[str, Form()] = "",
+) -> Response:
     with page_transaction(request, viewer, write=True) as tx:
         tx.repository(owner, name, "pull_requests", write=True)
         changes.create_review(tx, _pull(tx, owner, name, number)[1], event, body)

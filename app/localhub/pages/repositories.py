@@ -41,7 +41,12 @@ def home(request: Request, viewer: ViewerHere) -> Response:
 
 
 @router.post("/_viewer")
-def become(request: Request, viewer: CheckedViewer, login: Annotated[str, Form()] = "", here: Annotated[str, Form()] = "/") -> Response:
+def become(
+    request: Request,
+    viewer: CheckedViewer,
+    login: Annotated[str, Form()] = "",
+    here: Annotated[str, Form()] = "/",
+) -> Response:
     """Choose who one is; an empty login is nobody."""
     with page_transaction(request, viewer) as tx:
         account = tx.account(login) if login else None
@@ -104,7 +109,17 @@ def _tree(request: Request, viewer: ViewerHere, owner: str, name: str, rest: str
         text = (tx.git.blob(repository.id, readme.sha) or b"").decode("utf-8", "replace") if readme else None
         commit = tx.git.commit(repository.id, sha)
         return render(
-            request, tx, viewer, "tree.html", repository=repository, counts=open_counts(tx, repository), ref=ref, path=path, items=items, readme=text, commit=commit
+            request,
+            tx,
+            viewer,
+            "tree.html",
+            repository=repository,
+            counts=open_counts(tx, repository),
+            ref=ref,
+            path=path,
+            items=items,
+            readme=text,
+            commit=commit,
         )
 
 
@@ -135,7 +150,16 @@ def blob_page(request: Request, viewer: ViewerHere, owner: str, name: str, rest:
         shown = len(data) <= SHOWN_BYTES and b"\0" not in data
         lines = code_lines(path, data.decode("utf-8", "replace").removesuffix("\n")) if shown else None
         return render(
-            request, tx, viewer, "blob.html", repository=repository, counts=open_counts(tx, repository), ref=ref, path=path, lines=lines, size=len(data)
+            request,
+            tx,
+            viewer,
+            "blob.html",
+            repository=repository,
+            counts=open_counts(tx, repository),
+            ref=ref,
+            path=path,
+            lines=lines,
+            size=len(data),
         )
 
 
@@ -144,7 +168,9 @@ def raw_file(request: Request, viewer: ViewerHere, owner: str, name: str, rest: 
     with page_transaction(request, viewer) as tx:
         data = _blob(tx, owner, name, rest)[3]
     # Never as HTML: a file of a repository must not run in the hub's origin.
-    return Response(data, media_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
+    return Response(
+        data, media_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"}
+    )
 
 
 @router.get("/{owner}/{name}/commit/{sha}")
@@ -156,5 +182,12 @@ def commit_page(request: Request, viewer: ViewerHere, owner: str, name: str, sha
             raise not_found()
         files = tx.git.changes(repository.id, record.parents[0], record.sha) if record.parents else []
         return render(
-            request, tx, viewer, "commit.html", repository=repository, counts=open_counts(tx, repository), commit=record, diffs=[(item, rows_of(item)) for item in files]
+            request,
+            tx,
+            viewer,
+            "commit.html",
+            repository=repository,
+            counts=open_counts(tx, repository),
+            commit=record,
+            diffs=[(item, rows_of(item)) for item in files],
         )

@@ -108,7 +108,9 @@ def may_write(tx: Transaction, repository: Repository) -> bool:
     return tx.actor.kind == "user" and level(tx.session, tx.actor, repository) in ("write", "admin")
 
 
-def render(request: Request, tx: Transaction, viewer: Viewer, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+def render(
+    request: Request, tx: Transaction, viewer: Viewer, name: str, status: int = 200, **values: Any
+) -> HTMLResponse:
     """The page `name` with the viewer's cookie set."""
     people = tx.session.scalars(select(Account).where(Account.type == "User").order_by(Account.login)).all()
     html = _templates.get_template(name).render(

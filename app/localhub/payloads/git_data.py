@@ -50,7 +50,8 @@ def git_commit(tx: Transaction, repository: Repository, record: CommitRecord) ->
         "tree": {"url": f"{api}/trees/{record.tree}", "sha": record.tree},
         "message": record.message,
         "parents": [
-            {"url": f"{api}/commits/{parent}", "sha": parent, "html_url": f"{page}/{parent}"} for parent in record.parents
+            {"url": f"{api}/commits/{parent}", "sha": parent, "html_url": f"{page}/{parent}"}
+            for parent in record.parents
         ],
         "verification": UNSIGNED,
     }
@@ -85,7 +86,8 @@ def commit(tx: Transaction, repository: Repository, record: CommitRecord) -> dic
         "author": user(tx, author) if author else None,
         "committer": user(tx, committer) if committer else None,
         "parents": [
-            {"sha": parent, "url": f"{api}/commits/{parent}", "html_url": f"{page}/{parent}"} for parent in record.parents
+            {"sha": parent, "url": f"{api}/commits/{parent}", "html_url": f"{page}/{parent}"}
+            for parent in record.parents
         ],
     }
 
@@ -110,7 +112,10 @@ def branch(tx: Transaction, repository: Repository, name: str, record: CommitRec
         "commit": commit(tx, repository, record),
         "_links": {"self": api, "html": tx.links.page(f"{repository.full_name}/tree/{quote(name)}")},
         "protected": False,
-        "protection": {"enabled": False, "required_status_checks": {"enforcement_level": "off", "contexts": [], "checks": []}},
+        "protection": {
+            "enabled": False,
+            "required_status_checks": {"enforcement_level": "off", "contexts": [], "checks": []},
+        },
         "protection_url": f"{api}/protection",
     }
 
@@ -164,7 +169,11 @@ def content(tx: Transaction, repository: Repository, entry: Entry, ref: str, kin
     html = tx.links.page(f"{repository.full_name}/{page_kind}/{quote(ref)}/{path}")
     git_kind = {"dir": "trees", "submodule": "commits"}.get(kind, "blobs")
     git_url = tx.links.api(f"{api_path(repository)}/git/{git_kind}/{entry.sha}")
-    download = tx.links.page(f"{repository.full_name}/raw/{quote(ref)}/{path}") if kind in ("file", "symlink") else None
+    download = (
+        tx.links.page(f"{repository.full_name}/raw/{quote(ref)}/{path}")
+        if kind in ("file", "symlink")
+        else None
+    )
     return {
         "name": entry.path.rsplit("/", 1)[-1],
         "path": entry.path,

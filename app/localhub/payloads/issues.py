@@ -60,7 +60,9 @@ def label(tx: Transaction, repository: Repository, row: Label) -> dict[str, Any]
 
 def comment_count(tx: Transaction, issue: Issue) -> int:
     """How many comments an issue has."""
-    return tx.session.scalar(select(func.count()).select_from(Comment).where(Comment.issue_id == issue.id)) or 0
+    return (
+        tx.session.scalar(select(func.count()).select_from(Comment).where(Comment.issue_id == issue.id)) or 0
+    )
 
 
 def issue_page(issue: Issue) -> str:

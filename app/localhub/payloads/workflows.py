@@ -72,7 +72,9 @@ def workflow_run(tx: Transaction, run: WorkflowRun) -> dict[str, Any]:
         "cancel_url": f"{api}/cancel",
         "rerun_url": f"{api}/rerun",
         "previous_attempt_url": None,
-        "workflow_url": tx.links.api(f"{api_path(repository)}/actions/workflows/{workflow_id(repository, run.path)}"),
+        "workflow_url": tx.links.api(
+            f"{api_path(repository)}/actions/workflows/{workflow_id(repository, run.path)}"
+        ),
         "head_commit": simple_commit(record) if record else None,
         "repository": minimal(tx, repository),
         "head_repository": minimal(tx, repository),

@@ -56,21 +56,29 @@ class Dispatch(BaseModel):
 
 
 @router.post("/workflows/{workflow}/dispatches")
-def dispatch(tx: Write, owner: str, repo: str, workflow: str, body: Dispatch, request: Request) -> Response:
+def dispatch(
+    tx: Write, owner: str, repo: str, *, workflow: str, body: Dispatch, request: Request
+) -> Response:
     repository = tx.repository(owner, repo, "actions", write=True, role="write")
     enterprise = request.app.state.enterprise
     if enterprise and body.return_run_details is not None:
-        raise ApiError(400, "Invalid request.\n\n\"return_run_details\" is not a permitted key.")
+        raise ApiError(400, 'Invalid request.\n\n"return_run_details" is not a permitted key.')
     limit = ENTERPRISE_INPUT_LIMIT if enterprise else changes.INPUT_LIMIT
-    run = changes.dispatch(tx, repository, _path(tx, repository, workflow), body.ref, body.inputs, limit)
+    run = changes.dispatch(
+        tx, repository, _path(tx, repository, workflow), body.ref, body.inputs, input_limit=limit
+    )
     if tx.legacy and not body.return_run_details:
         return Response(status_code=204)
     shown = payloads.workflow_run(tx, run)
     return JSONResponse({"workflow_run_id": run.id, "run_url": shown["url"], "html_url": shown["html_url"]})
 
 
-def _runs(tx: Transaction, repository: Repository, page: Paged, path: str | None, **wanted: str | None) -> JSONResponse:
-    query = select(WorkflowRun).where(WorkflowRun.repository_id == repository.id).order_by(WorkflowRun.id.desc())
+def _runs(
+    tx: Transaction, repository: Repository, page: Paged, path: str | None, **wanted: str | None
+) -> JSONResponse:
+    query = (
+        select(WorkflowRun).where(WorkflowRun.repository_id == repository.id).order_by(WorkflowRun.id.desc())
+    )
     if path is not None:
         query = query.where(WorkflowRun.path == path)
     if wanted["event"] is not None:
@@ -80,18 +88,52 @@ def _runs(tx: Transaction, repository: Repository, page: Paged, path: str | None
     if wanted["branch"] is not None:
         query = query.where(WorkflowRun.head_branch == wanted["branch"])
     if wanted["status"] is not None:
-        query = query.where((WorkflowRun.status == wanted["status"]) | (WorkflowRun.conclusion == wanted["status"]))
-    return page.of(tx.session.scalars(query).all(), lambda run: payloads.workflow_run(tx, run), key="workflow_runs")
+        query = query.where(
+            (WorkflowRun.status == wanted["status"]) | (WorkflowRun.conclusion == wanted["status"])
+        )
+    return page.of(
+        tx.session.scalars(query).all(), lambda run: payloads.workflow_run(tx, run), key="workflow_runs"
+    )
 
 
 @router.get("/workflows/{workflow}/runs")
-def list_workflow_runs(tx: Read, owner: str, repo: str, workflow: str, page: Paged, event: str | None = None, status: str | None = None, head_sha: str | None = None, branch: str | None = None) -> JSONResponse:
+def list_workflow_runs(
+    tx: Read,
+    owner: str,
+    repo: str,
+    *,
+    workflow: str,
+    page: Paged,
+    event: str | None = None,
+    status: str | None = None,
+    head_sha: str | None = None,
+    branch: str | None = None,
+) -> JSONResponse:
     repository = tx.repository(owner, repo, "actions")
-    return _runs(tx, repository, page, _path(tx, repository, workflow), event=event, status=status, head_sha=head_sha, branch=branch)
+    return _runs(
+        tx,
+        repository,
+        page,
+        _path(tx, repository, workflow),
+        event=event,
+        status=status,
+        head_sha=head_sha,
+        branch=branch,
+    )
 
 
 @router.get("/runs")
-def list_runs(tx: Read, owner: str, repo: str, page: Paged, event: str | None = None, status: str | None = None, head_sha: str | None = None, branch: str | None = None) -> JSONResponse:
+def list_runs(
+    tx: Read,
+    owner: str,
+    repo: str,
+    *,
+    page: Paged,
+    event: str | None = None,
+    status: str | None = None,
+    head_sha: str | None = None,
+    branch: str | None = None,
+) -> JSONResponse:
     repository = tx.repository(owner, repo, "actions")
     return _runs(tx, repository, page, None, event=event, status=status, head_sha=head_sha, branch=branch)
 
@@ -118,7 +160,9 @@ def cancel_run(tx: Write, owner: str, repo: str, run_id: int) -> dict[str, Any]:
 
 
 @router.get("/runs/{run_id}/artifacts")
-def list_run_artifacts(tx: Read, owner: str, repo: str, run_id: int, page: Paged, name: str | None = None) -> JSONResponse:
+def list_run_artifacts(
+    tx: Read, owner: str, repo: str, *, run_id: int, page: Paged, name: str | None = None
+) -> JSONResponse:
     run = _run(tx, tx.repository(owner, repo, "actions"), run_id)
     rows = tx.session.scalars(select(Artifact).where(Artifact.run_id == run.id).order_by(Artifact.id)).all()
     rows = [row for row in rows if name is None or row.name == name]

@@ -41,7 +41,9 @@ def _installation(tx: Transaction, number: int) -> Installation:
 @router.get("/app")
 def get_app(tx: Read) -> dict[str, Any]:
     app = _app(tx)
-    count = tx.session.scalar(select(func.count()).select_from(Installation).where(Installation.app_id == app.id))
+    count = tx.session.scalar(
+        select(func.count()).select_from(Installation).where(Installation.app_id == app.id)
+    )
     return accounts.integration(tx, app) | {"installations_count": count}
 
 
@@ -65,7 +67,9 @@ def get_installation(tx: Read, installation_id: int) -> dict[str, Any]:
 
 
 def _account_installation(tx: Transaction, account: Account) -> Installation:
-    query = select(Installation).where(Installation.app_id == _app(tx).id, Installation.account_id == account.id)
+    query = select(Installation).where(
+        Installation.app_id == _app(tx).id, Installation.account_id == account.id
+    )
     row = tx.session.scalar(query)
     if row is None:
         raise not_found()
@@ -82,7 +86,9 @@ def get_account_installation(tx: Read, login: str) -> dict[str, Any]:
 def get_repository_installation(tx: Read, owner: str, repo: str) -> dict[str, Any]:
     _app(tx)
     account = tx.account(owner)
-    repository = tx.session.scalar(select(Repository).where(Repository.owner_id == account.id, Repository.name == repo))
+    repository = tx.session.scalar(
+        select(Repository).where(Repository.owner_id == account.id, Repository.name == repo)
+    )
     if repository is None:
         raise not_found()
     row = _account_installation(tx, account)
@@ -134,7 +140,9 @@ def _granted(row: Installation, wanted: dict[str, str] | None) -> dict[str, str]
 
 
 @router.post("/app/installations/{installation_id}/access_tokens", status_code=201)
-def create_installation_token(tx: Write, installation_id: int, body: TokenRequest | None = None) -> dict[str, Any]:
+def create_installation_token(
+    tx: Write, installation_id: int, body: TokenRequest | None = None
+) -> dict[str, Any]:
     row = _installation(tx, installation_id)
     if row.suspended_at is not None:
         raise ApiError(403, "This installation has been suspended")
@@ -158,7 +166,10 @@ def create_installation_token(tx: Write, installation_id: int, body: TokenReques
 def list_installation_repositories(tx: Read, page: Paged) -> JSONResponse:
     row = tx.actor.installation
     if row is None:
-        raise ApiError(403, "You must authenticate with an installation access token in order to list repositories for an installation.")
+        raise ApiError(
+            403,
+            "You must authenticate with an installation access token in order to list repositories for an installation.",
+        )
     ids = tx.actor.repository_ids
     items = [item for item in _reachable(tx, row) if ids is None or item.id in ids]
     return page.of(items, lambda item: repositories.repository(tx, item), key="repositories")

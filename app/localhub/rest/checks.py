@@ -60,10 +60,9 @@ class Action(BaseModel):
     identifier: str
 
 
-class RunUpdate(BaseModel):
-    """What to set of a check run."""
+class RunValues(BaseModel):
+    """What can be set of a check run at any time."""
 
-    name: str | None = None
     external_id: str | None = None
     details_url: str | None = None
     status: Status | None = None
@@ -74,7 +73,13 @@ class RunUpdate(BaseModel):
     actions: list[Action] | None = None
 
 
-class NewRun(RunUpdate):
+class RunUpdate(RunValues):
+    """What to change of a check run."""
+
+    name: str | None = None
+
+
+class NewRun(RunValues):
     """A check run to make."""
 
     name: str
@@ -95,7 +100,7 @@ def _run(tx: Transaction, repository: Repository, number: int) -> CheckRun:
     return row
 
 
-def _require_output(body: RunUpdate) -> None:
+def _require_output(body: NewRun) -> None:
     if body.output is None:
         return
     for name in ("title", "summary"):
@@ -116,7 +121,10 @@ def update_check_run(tx: Write, owner: str, repo: str, run_id: int, body: RunUpd
     repository, app = _writer(tx, owner, repo)
     run = _run(tx, repository, run_id)
     if run.suite.app_id != app.id:
-        raise ApiError(403, f"Invalid app_id `{run.suite.app_id}` - check run can only be modified by the GitHub App that created it.")
+        raise ApiError(
+            403,
+            f"Invalid app_id `{run.suite.app_id}` - check run can only be modified by the GitHub App that created it.",
+        )
     changes.update_run(tx, run, body.model_dump(exclude_none=True))
     return payloads.check_run(tx, run)
 
@@ -141,7 +149,16 @@ def rerequest_check_run(tx: Write, owner: str, repo: str, run_id: int) -> dict[s
     return {}
 
 
-def _list(tx: Transaction, suites: list[CheckSuite], page: Paged, name: str | None, status: str | None, which: str, app_id: int | None) -> JSONResponse:
+def _list(
+    tx: Transaction,
+    suites: list[CheckSuite],
+    page: Paged,
+    name: str | None,
+    status: str | None,
+    *,
+    which: str,
+    app_id: int | None,
+) -> JSONResponse:
     runs = [
         run
         for suite in suites
@@ -158,6 +175,7 @@ def list_for_ref(
     tx: Read,
     owner: str,
     repo: str,
+    *,
     ref: str,
     page: Paged,
     check_name: str | None = None,
@@ -168,14 +186,20 @@ def list_for_ref(
     repository = tx.repository(owner, repo, "checks")
     record = commit_named(tx, repository, ref)
     suites = payloads.suites_of(tx, repository.id, record.sha)
-    return _list(tx, suites, page, check_name, status, filter, app_id)
+    return _list(tx, suites, page, check_name, status, which=filter, app_id=app_id)
 
 
 @router.get("/commits/{ref:path}/check-suites")
-def list_suites_for_ref(tx: Read, owner: str, repo: str, ref: str, page: Paged, app_id: int | None = None) -> JSONResponse:
+def list_suites_for_ref(
+    tx: Read, owner: str, repo: str, *, ref: str, page: Paged, app_id: int | None = None
+) -> JSONResponse:
     repository = tx.repository(owner, repo, "checks")
     record = commit_named(tx, repository, ref)
-    suites = [suite for suite in payloads.suites_of(tx, repository.id, record.sha) if app_id is None or suite.app_id == app_id]
+    suites = [
+        suite
+        for suite in payloads.suites_of(tx, repository.id, record.sha)
+        if app_id is None or suite.app_id == app_id
+    ]
     return page.of(suites, lambda suite: payloads.check_suite(tx, suite), key="check_suites")
 
 
@@ -196,6 +220,7 @@ def list_for_suite(
     tx: Read,
     owner: str,
     repo: str,
+    *,
     suite_id: int,
     page: Paged,
     check_name: str | None = None,
@@ -203,7 +228,7 @@ def list_for_suite(
     filter: Literal["latest", "all"] = "latest",  # noqa: A002 - GitHub's parameter
 ) -> JSONResponse:
     suite = _suite(tx, tx.repository(owner, repo, "checks"), suite_id)
-    return _list(tx, [suite], page, check_name, status, filter, None)
+    return _list(tx, [suite], page, check_name, status, which=filter, app_id=None)
 
 
 @router.post("/check-suites/{suite_id}/rerequest", status_code=201)

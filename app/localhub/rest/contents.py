@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from app.localhub.changes.pushes import refs_changed
 from app.localhub.changes.repositories import signature
 from app.localhub.errors import ApiError, not_accessible, not_found
-from app.localhub.git_store import Entry, GitProblem, TreeEdit
+from app.localhub.git_store import Entry, GitError, TreeEdit
 from app.localhub.payloads import git_data as payloads
 from app.localhub.rest.dependencies import Read, Write
 from app.localhub.rest.git_data import decoded
@@ -41,12 +41,14 @@ def _file(tx: Transaction, repository: Repository, entry: Entry, ref: str) -> di
 
 @router.get("/readme")
 def get_readme(tx: Read, owner: str, repo: str, request: Request, ref: str | None = None) -> Response:
-    return get_content(tx, owner, repo, "README.md", request, ref)
+    return get_content(tx, owner, repo, path="README.md", request=request, ref=ref)
 
 
 @router.get("/contents")
 @router.get("/contents/{path:path}")
-def get_content(tx: Read, owner: str, repo: str, path: str = "", request: Request = None, ref: str | None = None) -> Response:  # type: ignore[assignment]  # noqa: RUF013
+def get_content(
+    tx: Read, owner: str, repo: str, *, path: str = "", request: Request, ref: str | None = None
+) -> Response:
     repository = tx.repository(owner, repo, "contents")
     name = ref or repository.default_branch
     sha = tx.git.resolve(repository.id, name.removeprefix("refs/"))
@@ -101,8 +103,21 @@ class RemovedContent(BaseModel):
     branch: str | None = None
 
 
-def _write(tx: Transaction, repository: Repository, path: str, branch: str | None, message: str, given_sha: str | None, data: bytes | None) -> tuple[dict[str, Any], bool]:
-    if path.startswith(".github/workflows/") and tx.actor.kind == "installation" and tx.actor.permissions.get("workflows") != "write":
+def _write(
+    tx: Transaction,
+    repository: Repository,
+    path: str,
+    branch: str | None,
+    message: str,
+    *,
+    given_sha: str | None,
+    data: bytes | None,
+) -> tuple[dict[str, Any], bool]:
+    if (
+        path.startswith(".github/workflows/")
+        and tx.actor.kind == "installation"
+        and tx.actor.permissions.get("workflows") != "write"
+    ):
         raise not_accessible("workflows=write")
     name = branch or repository.default_branch
     ref = f"refs/heads/{name}"
@@ -113,18 +128,22 @@ def _write(tx: Transaction, repository: Repository, path: str, branch: str | Non
     existing = tx.git.entry(repository.id, tip, path)
     if existing is not None and existing.type == "blob":
         if given_sha is None:
-            raise ApiError(422, "Invalid request.\n\n\"sha\" wasn't supplied.")
+            raise ApiError(422, 'Invalid request.\n\n"sha" wasn\'t supplied.')
         if given_sha != existing.sha:
             raise ApiError(409, f"{path} does not match {given_sha}")
     elif data is None:
         raise not_found()
     blob = tx.git.write_blob(repository.id, data) if data is not None else None
     try:
-        tree = tx.git.write_tree(repository.id, [TreeEdit(path, existing.mode if existing else "100644", "blob", blob)], record.tree)
-    except GitProblem as problem:
+        tree = tx.git.write_tree(
+            repository.id,
+            [TreeEdit(path, existing.mode if existing else "100644", "blob", blob)],
+            record.tree,
+        )
+    except GitError as problem:
         raise ApiError(422, f"path contains a malformed path component: {problem}") from problem
     who = signature(tx.actor.signed_in())
-    sha = tx.git.write_commit(repository.id, tree, [tip], message, who, who)
+    sha = tx.git.write_commit(repository.id, tree, [tip], message, author=who, committer=who)
     tx.git.set_ref(repository.id, ref, sha, tip)
     refs_changed(tx, repository, {ref: (tip, sha)})
     written = tx.git.commit(repository.id, sha)
@@ -137,11 +156,19 @@ def _write(tx: Transaction, repository: Repository, path: str, branch: str | Non
 @router.put("/contents/{path:path}")
 def put_content(tx: Write, owner: str, repo: str, path: str, body: NewContent) -> JSONResponse:
     repository = tx.repository(owner, repo, "contents", write=True, role="write")
-    reply, new = _write(tx, repository, path, body.branch, body.message, body.sha, decoded(body.content, "base64"))
+    reply, new = _write(
+        tx,
+        repository,
+        path,
+        body.branch,
+        body.message,
+        given_sha=body.sha,
+        data=decoded(body.content, "base64"),
+    )
     return JSONResponse(reply, status_code=201 if new else 200)
 
 
 @router.delete("/contents/{path:path}")
 def delete_content(tx: Write, owner: str, repo: str, path: str, body: RemovedContent) -> dict[str, Any]:
     repository = tx.repository(owner, repo, "contents", write=True, role="write")
-    return _write(tx, repository, path, body.branch, body.message, body.sha, None)[0]
+    return _write(tx, repository, path, body.branch, body.message, given_sha=body.sha, data=None)[0]

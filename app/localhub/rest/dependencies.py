@@ -46,12 +46,16 @@ def _version(request: Request) -> str:
 
 
 def _read(request: Request) -> Iterator[Transaction]:
-    with transaction(context_of(request), write=False, actor=caller_of(request), api_version=_version(request)) as tx:
+    with transaction(
+        context_of(request), write=False, actor=caller_of(request), api_version=_version(request)
+    ) as tx:
         yield tx
 
 
 def _write(request: Request) -> Iterator[Transaction]:
-    with transaction(context_of(request), write=True, actor=caller_of(request), api_version=_version(request)) as tx:
+    with transaction(
+        context_of(request), write=True, actor=caller_of(request), api_version=_version(request)
+    ) as tx:
         yield tx
 
 
@@ -73,7 +77,9 @@ class Page:
         self.page = max(page, 1)
         self._request = request
 
-    def of(self, items: Sequence[Item], render: Callable[[Item], Any], key: str | None = None) -> JSONResponse:
+    def of(
+        self, items: Sequence[Item], render: Callable[[Item], Any], key: str | None = None
+    ) -> JSONResponse:
         """This page of `items`, with a Link header; `key` wraps it as `{total_count, key: [...]}`."""
         start = (self.page - 1) * self.per_page
         shown: Any = [render(item) for item in items[start : start + self.per_page]]

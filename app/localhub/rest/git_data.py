@@ -12,7 +12,7 @@ from app.localhub.changes.pushes import refs_changed
 from app.localhub.changes.repositories import signature
 from app.localhub.clock import parse_stamp
 from app.localhub.errors import ApiError, not_found
-from app.localhub.git_store import NO_COMMIT, CommitRecord, GitProblem, Signature, TreeEdit, valid_ref
+from app.localhub.git_store import NO_COMMIT, CommitRecord, GitError, Signature, TreeEdit, valid_ref
 from app.localhub.payloads import git_data as payloads
 from app.localhub.rest.dependencies import Paged, Read, Write
 from app.localhub.tables import Repository
@@ -36,7 +36,9 @@ def commit_named(tx: Transaction, repository: Repository, name: str) -> CommitRe
 def list_branches(tx: Read, owner: str, repo: str, page: Paged) -> JSONResponse:
     repository = tx.repository(owner, repo, "contents")
     refs = tx.git.refs(repository.id)
-    heads = [(ref.removeprefix("refs/heads/"), sha) for ref, sha in refs.items() if ref.startswith("refs/heads/")]
+    heads = [
+        (ref.removeprefix("refs/heads/"), sha) for ref, sha in refs.items() if ref.startswith("refs/heads/")
+    ]
     return page.of(heads, lambda item: payloads.short_branch(tx, repository, *item))
 
 
@@ -64,7 +66,9 @@ def get_ref(tx: Read, owner: str, repo: str, ref: str) -> dict[str, Any]:
 def list_matching_refs(tx: Read, owner: str, repo: str, ref: str) -> list[dict[str, Any]]:
     repository = tx.repository(owner, repo, "contents")
     found = tx.git.refs(repository.id).items()
-    return [payloads.reference(tx, repository, name, sha) for name, sha in found if name.startswith(f"refs/{ref}")]
+    return [
+        payloads.reference(tx, repository, name, sha) for name, sha in found if name.startswith(f"refs/{ref}")
+    ]
 
 
 class NewRef(BaseModel):
@@ -132,13 +136,19 @@ def _guard_workflows(tx: Transaction, repository: Repository, sha: str) -> None:
     if known is None:
         return
     start = tx.git.merge_base(repository.id, known, sha) or known
-    touched = [change.path for change in tx.git.changes(repository.id, start, sha) if change.path.startswith(".github/workflows/")]
+    touched = [
+        change.path
+        for change in tx.git.changes(repository.id, start, sha)
+        if change.path.startswith(".github/workflows/")
+    ]
     if touched:
         raise ApiError(403, "Resource not accessible by integration")
 
 
 @router.get("/commits")
-def list_commits(tx: Read, owner: str, repo: str, page: Paged, sha: str | None = None, path: str | None = None) -> JSONResponse:
+def list_commits(
+    tx: Read, owner: str, repo: str, *, page: Paged, sha: str | None = None, path: str | None = None
+) -> JSONResponse:
     repository = tx.repository(owner, repo, "contents")
     tip = tx.git.resolve(repository.id, sha or repository.default_branch)
     if tip is None:
@@ -168,7 +178,10 @@ def compare(tx: Read, owner: str, repo: str, basehead: str) -> dict[str, Any]:
     base, common = tx.git.commit(repository.id, base_sha), tx.git.commit(repository.id, start)
     assert base is not None  # noqa: S101 - both were resolved to commits above
     assert common is not None  # noqa: S101
-    ahead, behind = tx.git.count(repository.id, base_sha, head_sha), tx.git.count(repository.id, head_sha, base_sha)
+    ahead, behind = (
+        tx.git.count(repository.id, base_sha, head_sha),
+        tx.git.count(repository.id, head_sha, base_sha),
+    )
     status = "diverged" if ahead and behind else "ahead" if ahead else "behind" if behind else "identical"
     commits = tx.git.commits(repository.id, head_sha, base_sha, COMPARE_COMMITS_SHOWN)[::-1]
     changes = tx.git.changes(repository.id, start, head_sha)[:COMPARE_FILES_SHOWN]
@@ -234,8 +247,10 @@ def create_git_commit(tx: Write, owner: str, repo: str, body: NewCommit) -> dict
     author = _signature(tx, body.author)
     committer = _signature(tx, body.committer) if body.committer else author
     try:
-        sha = tx.git.write_commit(repository.id, body.tree, body.parents, body.message, author, committer)
-    except GitProblem as problem:
+        sha = tx.git.write_commit(
+            repository.id, body.tree, body.parents, body.message, author=author, committer=committer
+        )
+    except GitError as problem:
         raise ApiError(422, str(problem)) from problem
     record = tx.git.commit(repository.id, sha)
     assert record is not None  # noqa: S101 - it was written in the line above
@@ -290,7 +305,7 @@ def create_tree(tx: Write, owner: str, repo: str, body: NewTree) -> dict[str, An
         edits.append(TreeEdit(entry.path, entry.mode, entry.type, sha))
     try:
         sha = tx.git.write_tree(repository.id, edits, base)
-    except GitProblem as problem:
+    except GitError as problem:
         raise ApiError(422, f"GitRPC::BadObjectState: {problem}") from problem
     return payloads.tree(tx, repository, sha, tx.git.tree(repository.id, sha, recursive=False) or [])
 

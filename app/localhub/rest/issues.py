@@ -27,13 +27,17 @@ def _since(text: str) -> str:
     try:
         return stamp(parse_stamp(text))
     except ValueError as error:
-        raise ApiError(422, "Invalid request.\n\n\"since\" is not a timestamp.") from error
+        raise ApiError(422, 'Invalid request.\n\n"since" is not a timestamp.') from error
 
 
 def may_edit(tx: Transaction, repository: Repository, author_id: int) -> None:
     """Raise ApiError 403 unless the caller wrote it or may write to the repository."""
     account = tx.actor.signed_in()
-    if tx.actor.kind == "user" and account.id != author_id and level(tx.session, tx.actor, repository) not in ("write", "admin"):
+    if (
+        tx.actor.kind == "user"
+        and account.id != author_id
+        and level(tx.session, tx.actor, repository) not in ("write", "admin")
+    ):
         raise ApiError(403, "Must have admin rights to Repository.")
 
 
@@ -42,6 +46,7 @@ def list_issues(
     tx: Read,
     owner: str,
     repo: str,
+    *,
     page: Paged,
     state: Literal["open", "closed", "all"] = "open",
     since: str | None = None,
@@ -89,13 +94,16 @@ def list_repository_comments(
     tx: Read,
     owner: str,
     repo: str,
+    *,
     page: Paged,
     since: str | None = None,
     sort: Literal["created", "updated"] = "created",
     direction: Literal["asc", "desc"] = "asc",
 ) -> JSONResponse:
     repository = tx.repository(owner, repo, *EITHER)
-    query = select(Comment).join(Issue, Issue.id == Comment.issue_id).where(Issue.repository_id == repository.id)
+    query = (
+        select(Comment).join(Issue, Issue.id == Comment.issue_id).where(Issue.repository_id == repository.id)
+    )
     if since is not None:
         query = query.where(Comment.updated_at >= _since(since))
     column = Comment.updated_at if sort == "updated" else Comment.id
@@ -147,7 +155,9 @@ class ReactionRequest(BaseModel):
 
 
 def _reactions(tx: Transaction, kind: str, number: int, content: str | None, page: Paged) -> JSONResponse:
-    rows = [row for row in payloads.reactions_of(tx, kind, number) if content is None or row.content == content]
+    rows = [
+        row for row in payloads.reactions_of(tx, kind, number) if content is None or row.content == content
+    ]
     return page.of(rows, lambda row: payloads.reaction(tx, row))
 
 
@@ -167,13 +177,23 @@ def _unreact(tx: Transaction, kind: str, number: int, reaction_id: int) -> Respo
 
 
 @router.get("/issues/comments/{comment_id}/reactions")
-def list_comment_reactions(tx: Read, owner: str, repo: str, comment_id: int, page: Paged, content: Annotated[Content | None, Query()] = None) -> JSONResponse:
+def list_comment_reactions(
+    tx: Read,
+    owner: str,
+    repo: str,
+    *,
+    comment_id: int,
+    page: Paged,
+    content: Annotated[Content | None, Query()] = None,
+) -> JSONResponse:
     row = comment_row(tx, tx.repository(owner, repo, *EITHER), comment_id)
     return _reactions(tx, "comment", row.id, content, page)
 
 
 @router.post("/issues/comments/{comment_id}/reactions")
-def create_comment_reaction(tx: Write, owner: str, repo: str, comment_id: int, body: ReactionRequest) -> JSONResponse:
+def create_comment_reaction(
+    tx: Write, owner: str, repo: str, comment_id: int, body: ReactionRequest
+) -> JSONResponse:
     row = comment_row(tx, tx.repository(owner, repo, *EITHER, write=True), comment_id)
     return _react(tx, "comment", row.id, body.content)
 
@@ -221,7 +241,9 @@ def update_issue(tx: Write, owner: str, repo: str, number: int, body: IssueUpdat
 
 
 @router.get("/issues/{number}/comments")
-def list_comments(tx: Read, owner: str, repo: str, number: int, page: Paged, since: str | None = None) -> JSONResponse:
+def list_comments(
+    tx: Read, owner: str, repo: str, *, number: int, page: Paged, since: str | None = None
+) -> JSONResponse:
     row = tx.issue(tx.repository(owner, repo, *EITHER), number)
     query = select(Comment).where(Comment.issue_id == row.id).order_by(Comment.id)
     if since is not None:
@@ -233,7 +255,11 @@ def list_comments(tx: Read, owner: str, repo: str, number: int, page: Paged, sin
 def create_comment(tx: Write, owner: str, repo: str, number: int, body: BodyRequest) -> dict[str, Any]:
     repository = tx.repository(owner, repo, *EITHER, write=True)
     row = tx.issue(repository, number)
-    if row.locked and tx.actor.kind == "user" and level(tx.session, tx.actor, repository) not in ("write", "admin"):
+    if (
+        row.locked
+        and tx.actor.kind == "user"
+        and level(tx.session, tx.actor, repository) not in ("write", "admin")
+    ):
         raise ApiError(403, "Unable to create comment because issue is locked.")
     return payloads.comment(tx, changes.create_comment(tx, row, body.body))
 
@@ -290,13 +316,23 @@ def unlock_issue(tx: Write, owner: str, repo: str, number: int) -> Response:
 
 
 @router.get("/issues/{number}/reactions")
-def list_issue_reactions(tx: Read, owner: str, repo: str, number: int, page: Paged, content: Annotated[Content | None, Query()] = None) -> JSONResponse:
+def list_issue_reactions(
+    tx: Read,
+    owner: str,
+    repo: str,
+    *,
+    number: int,
+    page: Paged,
+    content: Annotated[Content | None, Query()] = None,
+) -> JSONResponse:
     row = tx.issue(tx.repository(owner, repo, *EITHER), number)
     return _reactions(tx, "issue", row.id, content, page)
 
 
 @router.post("/issues/{number}/reactions")
-def create_issue_reaction(tx: Write, owner: str, repo: str, number: int, body: ReactionRequest) -> JSONResponse:
+def create_issue_reaction(
+    tx: Write, owner: str, repo: str, number: int, body: ReactionRequest
+) -> JSONResponse:
     row = tx.issue(tx.repository(owner, repo, *EITHER, write=True), number)
     return _react(tx, "issue", row.id, body.content)
 

@@ -35,6 +35,7 @@ def list_pulls(
     tx: Read,
     owner: str,
     repo: str,
+    *,
     page: Paged,
     state: Literal["open", "closed", "all"] = "open",
     head: str | None = None,
@@ -92,7 +93,10 @@ def get_pull(tx: Read, owner: str, repo: str, number: int, request: Request) -> 
     pull = changes.pull_of(row)
     if ".diff" in request.headers.get("accept", ""):
         start = tx.git.merge_base(row.repository_id, pull.base_sha, pull.head_sha) or pull.base_sha
-        return Response(tx.git.diff_text(row.repository_id, start, pull.head_sha), media_type="application/vnd.github.diff; charset=utf-8")
+        return Response(
+            tx.git.diff_text(row.repository_id, start, pull.head_sha),
+            media_type="application/vnd.github.diff; charset=utf-8",
+        )
     return JSONResponse(payloads.pull_request(tx, row))
 
 

@@ -32,7 +32,11 @@ def get_permission(tx: Read, owner: str, repo: str, login: str) -> dict[str, Any
         raise ApiError(404, f"{login} is not a user")
     role = role_of(tx.session, repository, account) or ("none" if repository.private else "read")
     permission = ROLE_LEVEL.get(role, "none")
-    flags = repositories.permission_flags(role) if role != "none" else dict.fromkeys(("admin", "maintain", "push", "triage", "pull"), False)
+    flags = (
+        repositories.permission_flags(role)
+        if role != "none"
+        else dict.fromkeys(("admin", "maintain", "push", "triage", "pull"), False)
+    )
     user = accounts.user(tx, account) | {"permissions": flags, "role_name": role}
     return {"permission": permission, "role_name": role, "user": user}
 
@@ -49,7 +53,10 @@ def list_collaborators(tx: Read, owner: str, repo: str, page: Paged) -> JSONResp
     ).all()
     return page.of(
         rows,
-        lambda row: accounts.user(tx, row[0]) | {"permissions": repositories.permission_flags(row[1]), "role_name": row[1]},
+        lambda row: (
+            accounts.user(tx, row[0])
+            | {"permissions": repositories.permission_flags(row[1]), "role_name": row[1]}
+        ),
     )
 
 
@@ -68,7 +75,9 @@ class RoleRequest(BaseModel):
 
 
 @router.put("/collaborators/{login}", status_code=204)
-def put_collaborator(tx: Write, owner: str, repo: str, login: str, body: RoleRequest | None = None) -> Response:
+def put_collaborator(
+    tx: Write, owner: str, repo: str, login: str, body: RoleRequest | None = None
+) -> Response:
     repository = tx.repository(owner, repo, "administration", write=True, role="admin")
     names = {"pull": "read", "push": "write"}
     wanted = (body or RoleRequest()).permission
@@ -86,7 +95,9 @@ def _label(tx: Transaction, repository: Repository, name: str) -> Label:
 @router.get("/labels")
 def list_labels(tx: Read, owner: str, repo: str, page: Paged) -> JSONResponse:
     repository = tx.repository(owner, repo, "issues", "pull_requests")
-    rows = tx.session.scalars(select(Label).where(Label.repository_id == repository.id).order_by(Label.name)).all()
+    rows = tx.session.scalars(
+        select(Label).where(Label.repository_id == repository.id).order_by(Label.name)
+    ).all()
     return page.of(rows, lambda row: issues.label(tx, repository, row))
 
 
@@ -105,7 +116,9 @@ def create_label(tx: Write, owner: str, repo: str, body: LabelRequest) -> dict[s
         raise invalid("Label", "name", "already_exists")
     if len(body.color) != 6 or any(character not in "0123456789abcdefABCDEF" for character in body.color):
         raise invalid("Label", "color", "invalid")
-    row = Label(repository_id=repository.id, name=body.name, color=body.color.lower(), description=body.description)
+    row = Label(
+        repository_id=repository.id, name=body.name, color=body.color.lower(), description=body.description
+    )
     tx.session.add(row)
     tx.session.flush()
     return issues.label(tx, repository, row)

@@ -18,7 +18,14 @@ def get_authenticated_user(tx: Read) -> dict[str, Any]:
     if tx.actor.kind == "installation":
         raise ApiError(403, "Resource not accessible by integration")
     account = tx.actor.signed_in()
-    return accounts.public_user(tx, account) | {"private_gists": 0, "total_private_repos": 0, "owned_private_repos": 0, "disk_usage": 0, "collaborators": 0, "two_factor_authentication": False}
+    return accounts.public_user(tx, account) | {
+        "private_gists": 0,
+        "total_private_repos": 0,
+        "owned_private_repos": 0,
+        "disk_usage": 0,
+        "collaborators": 0,
+        "two_factor_authentication": False,
+    }
 
 
 @router.get("/users/{login}")

@@ -28,7 +28,9 @@ class Place:
     def as_user(self, login: str) -> httpx.Client:
         """A client that acts as a person."""
         return httpx.Client(
-            base_url=f"{self.served.url}/api/v3", headers={"Authorization": f"Bearer {self.tokens[login]}"}, timeout=20
+            base_url=f"{self.served.url}/api/v3",
+            headers={"Authorization": f"Bearer {self.tokens[login]}"},
+            timeout=20,
         )
 
     def open_issue(self, login: str = "maintainer", title: str = "A new op") -> int:
@@ -45,7 +47,9 @@ class Place:
 
     def react(self, comment_id: int, content: str, login: str = "maintainer") -> None:
         with self.as_user(login) as client:
-            client.post(f"/repos/{FULL_NAME}/issues/comments/{comment_id}/reactions", json={"content": content}).raise_for_status()
+            client.post(
+                f"/repos/{FULL_NAME}/issues/comments/{comment_id}/reactions", json={"content": content}
+            ).raise_for_status()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import sys
 import time
@@ -19,7 +18,12 @@ REPORT = 'report = {"job_id": job["id"], "nonce": job["nonce"], "kind": "analyze
 
 
 def job(deadline_s: float = 20.0) -> Job:
-    return Job(id="job-1", nonce="n" * 32, deadline_s=deadline_s, payload=AnalyzePayload(op=OpSpec(name="a", entry="a", source="")))
+    return Job(
+        id="job-1",
+        nonce="n" * 32,
+        deadline_s=deadline_s,
+        payload=AnalyzePayload(op=OpSpec(name="a", entry="a", source="")),
+    )
 
 
 @pytest.fixture
@@ -85,7 +89,9 @@ async def test_garbage_on_standard_error_is_survived(runner):
     assert report.status is Status.completed
 
 
-async def test_a_runner_that_does_not_end_is_killed_with_its_children(runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_runner_that_does_not_end_is_killed_with_its_children(
+    runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("app.dispatch.GRACE_S", 0.5)
     child = f'child = subprocess.Popen(["sleep", "60"])\nopen({str(tmp_path / "pid")!r}, "w").write(str(child.pid))\ntime.sleep(60)\n'
     report = await LocalBench(runner(child)).run(job(deadline_s=1.0))
@@ -95,10 +101,14 @@ async def test_a_runner_that_does_not_end_is_killed_with_its_children(runner, tm
 
 async def test_cancelling_kills_the_runner(runner, tmp_path: Path):
     task = asyncio.create_task(
-        LocalBench(runner(f'open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))\ntime.sleep(60)')).run(job())
+        LocalBench(
+            runner(f'open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))\ntime.sleep(60)')
+        ).run(job())
     )
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        await asyncio.sleep(0.02)
+    for _ in range(200):
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            break
+        await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -117,14 +127,14 @@ async def test_no_interpreter_is_said_plainly():
         await LocalBench("/nowhere/python").run(job())
 
 
+def _alive(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 async def _gone(pid: int) -> None:
     for _ in range(100):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        state = Path(f"/proc/{pid}/stat")
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+        if not _alive(pid):
             return
         await asyncio.sleep(0.05)
     pytest.fail(f"process {pid} is still there")

@@ -24,7 +24,9 @@ async def test_the_app_knows_who_it_is(github: GitHubApp, place: Place):
     assert (identity.app_id, identity.slug, identity.login) == (place.app.id, "liger-bot", "liger-bot[bot]")
 
 
-@pytest.mark.parametrize(("login", "permission"), [("maintainer", "write"), ("reader", "read"), ("nobody-at-all", "none")])
+@pytest.mark.parametrize(
+    ("login", "permission"), [("maintainer", "write"), ("reader", "read"), ("nobody-at-all", "none")]
+)
 async def test_permissions_are_read(repository: GitHubRepository, login: str, permission: str):
     assert await repository.permission(login) == permission
 
@@ -60,7 +62,9 @@ async def test_reacting_twice_is_reacting_once(repository: GitHubRepository, pla
     comment = place.comment(place.open_issue(), "/liger dev relu2")
     await repository.react(comment, "eyes")
     await repository.react(comment, "eyes")
-    assert [(one.content, one.login, one.user_type) for one in await repository.reactions(comment)] == [("eyes", "liger-bot[bot]", "Bot")]
+    assert [(one.content, one.login, one.user_type) for one in await repository.reactions(comment)] == [
+        ("eyes", "liger-bot[bot]", "Bot")
+    ]
 
 
 async def test_one_question_tells_which_comments_were_answered(repository: GitHubRepository, place: Place):
@@ -91,12 +95,9 @@ async def test_a_public_file_comes_with_its_commit(repository: GitHubRepository)
 async def test_a_token_reaches_only_what_it_was_minted_for(repository: GitHubRepository, place: Place):
     token = await repository.token(contents="read", metadata="read")
     issue = place.open_issue()
-    answer = httpx.post(
-        f"{place.served.url}/api/v3/repos/{FULL_NAME}/issues/{issue}/comments",
-        json={"body": "no"},
-        headers={"Authorization": f"Bearer {token}"},
-    )
-    assert answer.status_code == 403
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client:
+        url = f"{place.served.url}/api/v3/repos/{FULL_NAME}/issues/{issue}/comments"
+        assert (await client.post(url, json={"body": "no"})).status_code == 403
 
 
 async def test_a_check_run_is_created_once_and_updated_in_place(repository: GitHubRepository, place: Place):
@@ -105,22 +106,29 @@ async def test_a_check_run_is_created_once_and_updated_in_place(repository: GitH
     again = await repository.put_check(sha, Check("liger-bot / style", "job-1", "running", "started"))
     assert first == again
     remarks = [Annotation("src/ops.py", 1, f"remark {number}", "warning") for number in range(120)]
-    done = Check("liger-bot / style", "job-1", "all good", "**fine**", conclusion="success", annotations=remarks)
+    done = Check(
+        "liger-bot / style", "job-1", "all good", "**fine**", conclusion="success", annotations=remarks
+    )
     assert await repository.put_check(sha, done, first) == first
     with place.as_user("maintainer") as client:
         runs = client.get(f"/repos/{FULL_NAME}/commits/{sha}/check-runs").json()["check_runs"]
-    assert [(run["status"], run["conclusion"], run["output"]["title"]) for run in runs] == [("completed", "success", "all good")]
+    assert [(run["status"], run["conclusion"], run["output"]["title"]) for run in runs] == [
+        ("completed", "success", "all good")
+    ]
     assert runs[0]["output"]["annotations_count"] == 120
 
 
 async def test_another_job_is_another_check_run(repository: GitHubRepository):
     sha = (await repository.default_branch()).sha
-    ids = {await repository.put_check(sha, Check("liger-bot / style", f"job-{number}", "t", "s")) for number in (1, 2)}
+    ids = {
+        await repository.put_check(sha, Check("liger-bot / style", f"job-{number}", "t", "s"))
+        for number in (1, 2)
+    }
     assert len(ids) == 2
 
 
 async def test_github_says_why_it_refused(repository: GitHubRepository, place: Place):
-    with pytest.raises(RejectedError, match="422.*65536"):
+    with pytest.raises(RejectedError, match=r"422.*65536"):
         await repository.create_comment(place.open_issue(), "x" * 65_537)
 
 
@@ -141,7 +149,9 @@ async def test_a_server_that_is_not_there_is_unreachable(place: Place):
 
 def test_tokens_are_cut_out_of_messages():
     token = "ghs_123_" + "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiI0MiJ9.c2lnbmF0dXJl"
-    text = redact(f"fatal: could not read from https://x:{token}@host, Authorization: Basic eC1hY2Nlc3MtdG9rZW46c2VjcmV0")
+    text = redact(
+        f"fatal: could not read from https://x:{token}@host, Authorization: Basic eC1hY2Nlc3MtdG9rZW46c2VjcmV0"
+    )
     assert "eyJ" not in text
     assert "eC1hY2Nlc3M" not in text
     assert text.startswith("fatal: could not read")

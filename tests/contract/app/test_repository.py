@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,15 +41,21 @@ async def test_a_checkout_holds_plain_files_only(target: TargetRepository, repos
 async def test_the_same_files_are_the_same_commit(target: TargetRepository, repository: GitHubRepository):
     base = await fetched(target, repository)
     files = {"src/ops.py": "one = 2\n", "src/new.py": "two = 2\n"}
-    first = target.commit(base, files, list(files), "Add two", BOT, AT)
-    assert target.commit(base, files, list(files), "Add two", BOT, AT) == first != base
-    assert target.commit(first, files, list(files), "Nothing new", BOT, AT) == first
+    first = target.commit(base, files, listed=list(files), message="Add two", author=BOT, at=AT)
+    assert (
+        target.commit(base, files, listed=list(files), message="Add two", author=BOT, at=AT) == first != base
+    )
+    assert target.commit(first, files, listed=list(files), message="Nothing new", author=BOT, at=AT) == first
     assert CheckoutTree(target.checkout(first)).read("src/new.py") == "two = 2\n"
 
 
-async def test_a_pushed_branch_is_there_and_pushing_again_is_nothing(target: TargetRepository, repository: GitHubRepository):
+async def test_a_pushed_branch_is_there_and_pushing_again_is_nothing(
+    target: TargetRepository, repository: GitHubRepository
+):
     base = await fetched(target, repository)
-    sha = target.commit(base, {"src/new.py": "two = 2\n"}, ["src/new.py"], "Add two", BOT, AT)
+    sha = target.commit(
+        base, {"src/new.py": "two = 2\n"}, listed=["src/new.py"], message="Add two", author=BOT, at=AT
+    )
     token = await repository.token(contents="write")
     target.push(sha, BRANCH, token)
     target.push(sha, BRANCH, token)
@@ -60,35 +65,48 @@ async def test_a_pushed_branch_is_there_and_pushing_again_is_nothing(target: Tar
     assert await repository.create_draft_pull(BRANCH, "main", "Add two", "body") == pull
 
 
-async def test_someone_elses_commits_on_the_branch_are_not_overwritten(target: TargetRepository, repository: GitHubRepository):
+async def test_someone_elses_commits_on_the_branch_are_not_overwritten(
+    target: TargetRepository, repository: GitHubRepository
+):
     base = await fetched(target, repository)
     token = await repository.token(contents="write")
-    target.push(target.commit(base, {"a.py": "1\n"}, ["a.py"], "theirs", BOT, AT), BRANCH, token)
-    ours = target.commit(base, {"b.py": "1\n"}, ["b.py"], "ours", BOT, AT)
+    target.push(
+        target.commit(base, {"a.py": "1\n"}, listed=["a.py"], message="theirs", author=BOT, at=AT),
+        BRANCH,
+        token,
+    )
+    ours = target.commit(base, {"b.py": "1\n"}, listed=["b.py"], message="ours", author=BOT, at=AT)
     with pytest.raises(BranchMovedError):
         target.push(ours, BRANCH, token)
 
 
-async def test_no_other_branch_and_no_other_path_is_written(target: TargetRepository, repository: GitHubRepository):
+async def test_no_other_branch_and_no_other_path_is_written(
+    target: TargetRepository, repository: GitHubRepository
+):
     base = await fetched(target, repository)
     with pytest.raises(ForbiddenWriteError):
         target.push(base, "main", "token")
     with pytest.raises(ForbiddenWriteError):
-        target.commit(base, {"link": "x"}, ["link"], "m", BOT, AT)
+        target.commit(base, {"link": "x"}, listed=["link"], message="m", author=BOT, at=AT)
     with pytest.raises(ForbiddenWriteError):
-        target.commit(base, {"conftest.py": "x"}, ["conftest.py"], "m", BOT, AT)
+        target.commit(base, {"conftest.py": "x"}, listed=["conftest.py"], message="m", author=BOT, at=AT)
 
 
-async def test_a_token_leaves_no_trace_on_disk(target: TargetRepository, repository: GitHubRepository, tmp_path: Path):
+async def test_a_token_leaves_no_trace_on_disk(
+    target: TargetRepository, repository: GitHubRepository, tmp_path: Path
+):
     token = await repository.token(contents="read")
     target.fetch_branch(token, "main")
-    found = subprocess.run(["grep", "-rlF", token, str(tmp_path / "data")], capture_output=True, text=True, check=False)
-    assert found.stdout == ""
+    files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if token.encode() in path.read_bytes()] == []
 
 
-async def test_a_refused_push_says_so_without_the_token(target: TargetRepository, repository: GitHubRepository):
+async def test_a_refused_push_says_so_without_the_token(
+    target: TargetRepository, repository: GitHubRepository
+):
     base = await fetched(target, repository)
-    sha = target.commit(base, {"a.py": "1\n"}, ["a.py"], "m", BOT, AT)
+    sha = target.commit(base, {"a.py": "1\n"}, listed=["a.py"], message="m", author=BOT, at=AT)
     token = await repository.token(contents="read")
     with pytest.raises(RepositoryError) as caught:
         target.push(sha, BRANCH, token)

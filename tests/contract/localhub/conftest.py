@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from githubkit import AppAuthStrategy, AppInstallationAuthStrategy, GitHub, TokenAuthStrategy, UnauthAuthStrategy
+from githubkit import (
+    AppAuthStrategy,
+    AppInstallationAuthStrategy,
+    GitHub,
+    TokenAuthStrategy,
+    UnauthAuthStrategy,
+)
 from githubkit.cache import MemCacheStrategy
 
 from app.localhub import LocalHub, RegisteredApp, ServedHub
@@ -53,7 +59,9 @@ class Ear:
     def of(self, event: str, action: str | None = None) -> list[Heard]:
         return [item for item in list(self.heard) if item.event == event and action in (None, item.action)]
 
-    def wait_for(self, event: str, action: str | None = None, count: int = 1, seconds: float = 5.0) -> list[Heard]:
+    def wait_for(
+        self, event: str, action: str | None = None, count: int = 1, seconds: float = 5.0
+    ) -> list[Heard]:
         end = time.monotonic() + seconds
         while len(self.of(event, action)) < count:
             heard = [(item.event, item.action) for item in self.heard]
@@ -115,9 +123,7 @@ class World:
 
     def as_bot(self, **narrowed: Any) -> GitHub[Any]:
         return self.client(
-            AppInstallationAuthStrategy(
-                self.app.id, self.app.private_key, self.installation_id, **narrowed
-            )
+            AppInstallationAuthStrategy(self.app.id, self.app.private_key, self.installation_id, **narrowed)
         )
 
     def as_user(self, token: str) -> GitHub[Any]:
@@ -200,8 +206,16 @@ def git(*arguments: str, cwd: Path | None = None) -> str:
 
 def run_git(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """git, without this machine's own settings and without asking for anything."""
-    environment = {"PATH": os.environ["PATH"], "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "HOME": "/nonexistent"}
-    return subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, timeout=30, env=environment)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "HOME": "/nonexistent",
+    }
+    return subprocess.run(
+        ["git", *arguments], cwd=cwd, capture_output=True, text=True, timeout=30, env=environment, check=False
+    )
 
 
 def commit_file(folder: Path, path: str, text: str, message: str = "Change") -> str:
@@ -219,7 +233,9 @@ def branch_on(world: World, name: str, path: str, text: str) -> str:
     main = bot.rest.git.get_ref(OWNER, REPO, "heads/main").parsed_data.object_.sha
     bot.rest.git.create_ref(OWNER, REPO, ref=f"refs/heads/{name}", sha=main)
     encoded = base64.b64encode(text.encode()).decode()
-    made = bot.rest.repos.create_or_update_file_contents(OWNER, REPO, path, message=f"Add {path}", content=encoded, branch=name)
+    made = bot.rest.repos.create_or_update_file_contents(
+        OWNER, REPO, path, message=f"Add {path}", content=encoded, branch=name
+    )
     return made.parsed_data.commit.sha
 
 

@@ -25,7 +25,9 @@ def app_jwt(world: World, key: Any = None, **claims: Any) -> str:
 
 def ask(world: World, path: str, authorization: str | bytes = "", **options: Any) -> httpx.Response:
     headers = {"Authorization": authorization} if authorization else {}
-    return httpx.request(options.pop("method", "GET"), f"{world.served.api_url}{path}", headers=headers, **options)
+    return httpx.request(
+        options.pop("method", "GET"), f"{world.served.api_url}{path}", headers=headers, **options
+    )
 
 
 def test_app_is_known_by_its_jwt_with_id_or_client_id(shared: World) -> None:
@@ -43,7 +45,9 @@ def test_app_is_known_by_its_jwt_with_id_or_client_id(shared: World) -> None:
         ({"iss": "99"}, 404, "Integration not found"),
     ],
 )
-def test_jwt_that_does_not_hold_is_refused(shared: World, claims: dict[str, Any], status: int, message: str) -> None:
+def test_jwt_that_does_not_hold_is_refused(
+    shared: World, claims: dict[str, Any], status: int, message: str
+) -> None:
     reply = ask(shared, "app", f"Bearer {app_jwt(shared, **claims)}")
     assert reply.status_code == status
     assert message in reply.json()["message"]
@@ -69,7 +73,9 @@ def test_installation_token_is_long_lives_an_hour_and_is_kept_as_a_hash(shared: 
     assert len(made.token) > 300
     left = time.mktime(time.strptime(made.expires_at, "%Y-%m-%dT%H:%M:%SZ")) - time.mktime(time.gmtime())
     assert 3590 <= left <= 3600
-    stored = (shared.hub.data_dir / "hub.sqlite").read_bytes() + (shared.hub.data_dir / "hub.sqlite-wal").read_bytes()
+    stored = (shared.hub.data_dir / "hub.sqlite").read_bytes() + (
+        shared.hub.data_dir / "hub.sqlite-wal"
+    ).read_bytes()
     assert made.token.encode() not in stored
 
 
@@ -94,7 +100,9 @@ def test_narrowed_token_may_do_only_that(shared: World) -> None:
 def test_token_may_not_be_widened(shared: World) -> None:
     app = shared.as_app()
     with pytest.raises(RequestFailed) as caught:
-        app.rest.apps.create_installation_access_token(shared.installation_id, permissions={"workflows": "write"})
+        app.rest.apps.create_installation_access_token(
+            shared.installation_id, permissions={"workflows": "write"}
+        )
     assert refusal(caught) == (422, "The permissions requested are not granted to this installation.")
     with pytest.raises(RequestFailed) as caught:
         app.rest.apps.create_installation_access_token(shared.installation_id, repositories=["other"])
@@ -118,7 +126,10 @@ def test_suspended_installation_may_nothing(world: World) -> None:
     bot, app = world.as_bot(), world.as_app()
     bot.rest.repos.get(OWNER, REPO)
     world.hub.suspend(world.installation_id)
-    for call in (lambda: bot.rest.repos.get(OWNER, REPO), lambda: app.rest.apps.create_installation_access_token(world.installation_id)):
+    for call in (
+        lambda: bot.rest.repos.get(OWNER, REPO),
+        lambda: app.rest.apps.create_installation_access_token(world.installation_id),
+    ):
         with pytest.raises(RequestFailed) as caught:
             call()
         assert refusal(caught) == (403, "This installation has been suspended")
@@ -135,7 +146,10 @@ def test_installation_is_no_user(shared: World) -> None:
     assert maintainer.rest.users.get_authenticated().parsed_data.login == "maintainer"
 
 
-@pytest.mark.parametrize("value", ["Bearer nonsense", "token nonsense", "Basic !!!", "Digest x", "Bearer a.b.c", "Bearer ghp_ünïcode"])
+@pytest.mark.parametrize(
+    "value",
+    ["Bearer nonsense", "token nonsense", "Basic !!!", "Digest x", "Bearer a.b.c", "Bearer ghp_ünïcode"],
+)
 def test_bad_credentials(shared: World, value: str) -> None:
     reply = ask(shared, "user", value.encode())
     assert reply.status_code == 401
@@ -171,7 +185,10 @@ def test_stranger_may_comment_and_react_but_not_write(shared: World) -> None:
     stranger, maintainer = shared.as_stranger(), shared.as_maintainer()
     issue = stranger.rest.issues.create(OWNER, REPO, title="from a stranger").parsed_data
     note = maintainer.rest.issues.create_comment(OWNER, REPO, issue.number, body="hello").parsed_data
-    assert stranger.rest.reactions.create_for_issue_comment(OWNER, REPO, note.id, content="+1").status_code == 201
+    assert (
+        stranger.rest.reactions.create_for_issue_comment(OWNER, REPO, note.id, content="+1").status_code
+        == 201
+    )
     with pytest.raises(RequestFailed) as caught:
         stranger.rest.issues.update_comment(OWNER, REPO, note.id, body="mine now")
     assert caught.value.response.status_code == 403

@@ -12,9 +12,13 @@ from tests.contract.localhub.conftest import OWNER, REPO, World, branch_on
 BASE = f"repos/{OWNER}/{REPO}"
 
 
-def call(world: World, method: str, path: str, body: Any = None, token: str | None = None, **options: Any) -> httpx.Response:
+def call(
+    world: World, method: str, path: str, body: Any = None, token: str | None = None, **options: Any
+) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token or world.maintainer}"} | options.pop("headers", {})
-    return httpx.request(method, f"{world.served.api_url}{path}", json=body, headers=headers, timeout=10, **options)
+    return httpx.request(
+        method, f"{world.served.api_url}{path}", json=body, headers=headers, timeout=10, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +47,24 @@ def head(shared: World) -> str:
         ("POST", "git/refs", {"ref": "refs/heads/x", "sha": "0" * 40}, "Object does not exist"),
         ("PATCH", "git/refs/heads/none", {"sha": "0" * 40}, "Reference does not exist"),
         ("POST", "git/commits", {"message": "m", "tree": "0" * 40}, "Tree SHA does not exist"),
-        ("POST", "actions/workflows/verify.yml/dispatches", {"ref": "main"}, "Required input 'nonce' not provided"),
-        ("POST", "actions/workflows/verify.yml/dispatches", {"ref": "main", "inputs": {"nonce": "1", "x": "2"}}, "Unexpected inputs provided"),
-        ("POST", "actions/workflows/verify.yml/dispatches", {"ref": "none", "inputs": {"nonce": "1"}}, "No ref found for: none"),
+        (
+            "POST",
+            "actions/workflows/verify.yml/dispatches",
+            {"ref": "main"},
+            "Required input 'nonce' not provided",
+        ),
+        (
+            "POST",
+            "actions/workflows/verify.yml/dispatches",
+            {"ref": "main", "inputs": {"nonce": "1", "x": "2"}},
+            "Unexpected inputs provided",
+        ),
+        (
+            "POST",
+            "actions/workflows/verify.yml/dispatches",
+            {"ref": "none", "inputs": {"nonce": "1"}},
+            "No ref found for: none",
+        ),
     ],
 )
 def test_unprocessable(shared: World, issue: int, method: str, path: str, body: Any, message: str) -> None:
@@ -59,7 +78,12 @@ def test_unprocessable(shared: World, issue: int, method: str, path: str, body: 
 def test_too_long_a_body_names_field_and_limit(shared: World, issue: int) -> None:
     errors = call(shared, "POST", f"{BASE}/issues/{issue}/comments", {"body": "x" * 65_537}).json()["errors"]
     assert errors == [
-        {"resource": "IssueComment", "field": "body", "code": "custom", "message": "body is too long (maximum is 65536 characters)"}
+        {
+            "resource": "IssueComment",
+            "field": "body",
+            "code": "custom",
+            "message": "body is too long (maximum is 65536 characters)",
+        }
     ]
     assert call(shared, "POST", f"{BASE}/issues/{issue}/comments", {"body": "x" * 65_536}).status_code == 201
 
@@ -68,7 +92,9 @@ def test_second_pull_request_for_a_branch_is_refused(shared: World, head: str) -
     body = {"title": "t", "head": "liger-bot/errors", "base": "main"}
     assert call(shared, "POST", f"{BASE}/pulls", body).status_code == 201
     again = call(shared, "POST", f"{BASE}/pulls", body | {"head": f"{OWNER}:liger-bot/errors"})
-    assert again.json()["errors"][0]["message"] == f"A pull request already exists for {OWNER}:liger-bot/errors."
+    assert (
+        again.json()["errors"][0]["message"] == f"A pull request already exists for {OWNER}:liger-bot/errors."
+    )
 
 
 ANNOTATION = {"path": "a.py", "start_line": 1, "end_line": 1, "annotation_level": "notice", "message": "m"}
@@ -83,14 +109,23 @@ ACTION = {"label": "l", "description": "d", "identifier": "i"}
         ({"conclusion": "stale"}, "conclusion"),
         ({"output": {"summary": "s"}}, '"title" wasn\'t supplied.'),
         ({"output": {"title": "t", "summary": "x" * 65_536}}, "Validation Failed"),
-        ({"output": {"title": "t", "summary": "s", "annotations": [ANNOTATION] * 51}}, "No more than 50 items are allowed; 51 were supplied."),
+        (
+            {"output": {"title": "t", "summary": "s", "annotations": [ANNOTATION] * 51}},
+            "No more than 50 items are allowed; 51 were supplied.",
+        ),
         ({"actions": [ACTION] * 4}, "No more than 3 items are allowed; 4 were supplied."),
         ({"actions": [ACTION | {"label": "l" * 21}]}, "Only 20 characters are allowed; 21 were supplied."),
         ({"head_sha": "0" * 40}, "No commit found for SHA: " + "0" * 40),
     ],
 )
 def test_check_run_limits(shared: World, head: str, values: dict[str, Any], message: str) -> None:
-    reply = call(shared, "POST", f"{BASE}/check-runs", {"name": "c", "head_sha": head, **values}, token=shared.bot_token())
+    reply = call(
+        shared,
+        "POST",
+        f"{BASE}/check-runs",
+        {"name": "c", "head_sha": head, **values},
+        token=shared.bot_token(),
+    )
     assert reply.status_code == 422, reply.text
     assert message in reply.json()["message"]
 
@@ -102,9 +137,7 @@ def test_check_run_belongs_to_its_app(world: World) -> None:
     other = world.hub.register_app("other", OWNER)
     installation = world.hub.install_app("other", OWNER)
 
-
     stranger = world.client(AppInstallationAuthStrategy(other.id, other.private_key, installation))
-
 
     with pytest.raises(RequestFailed) as caught:
         stranger.rest.checks.update(OWNER, REPO, run.id, conclusion="failure")
@@ -113,7 +146,23 @@ def test_check_run_belongs_to_its_app(world: World) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["nowhere", "repos/a/b", f"{BASE}/issues/999999", f"{BASE}/issues/x", f"{BASE}/issues/comments/1", f"{BASE}/pulls/999999", f"{BASE}/contents/none.py", f"{BASE}/branches/none", f"{BASE}/git/ref/heads/none", f"{BASE}/git/blobs/{'0' * 40}", f"{BASE}/git/blobs/--help", f"{BASE}/check-runs/1", f"{BASE}/actions/runs/1", "users/no-such", "apps/no-such"],
+    [
+        "nowhere",
+        "repos/a/b",
+        f"{BASE}/issues/999999",
+        f"{BASE}/issues/x",
+        f"{BASE}/issues/comments/1",
+        f"{BASE}/pulls/999999",
+        f"{BASE}/contents/none.py",
+        f"{BASE}/branches/none",
+        f"{BASE}/git/ref/heads/none",
+        f"{BASE}/git/blobs/{'0' * 40}",
+        f"{BASE}/git/blobs/--help",
+        f"{BASE}/check-runs/1",
+        f"{BASE}/actions/runs/1",
+        "users/no-such",
+        "apps/no-such",
+    ],
 )
 def test_not_found(shared: World, path: str) -> None:
     reply = call(shared, "GET", path)
@@ -126,7 +175,11 @@ def test_issue_number_is_no_pull_request(shared: World, issue: int) -> None:
 
 
 def test_json_that_does_not_parse(shared: World) -> None:
-    reply = httpx.post(f"{shared.served.api_url}{BASE}/issues", content=b"{nope", headers={"Authorization": f"Bearer {shared.maintainer}"})
+    reply = httpx.post(
+        f"{shared.served.api_url}{BASE}/issues",
+        content=b"{nope",
+        headers={"Authorization": f"Bearer {shared.maintainer}"},
+    )
     assert (reply.status_code, reply.json()["message"]) == (400, "Problems parsing JSON")
 
 
@@ -134,7 +187,10 @@ def test_body_is_json_whatever_curl_calls_it(shared: World) -> None:
     reply = httpx.post(
         f"{shared.served.url}/{BASE}/issues",
         content=b'{"title": "by curl -d"}',
-        headers={"Authorization": f"Bearer {shared.maintainer}", "Content-Type": "application/x-www-form-urlencoded"},
+        headers={
+            "Authorization": f"Bearer {shared.maintainer}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        },
     )
     assert (reply.status_code, reply.json()["title"]) == (201, "by curl -d")
 
@@ -153,6 +209,10 @@ def test_unknown_api_version_is_refused_and_the_chosen_one_named(shared: World) 
 
 
 def test_what_2026_03_10_removed_is_there_before_it(shared: World, issue: int) -> None:
-    for path, key in ((f"{BASE}/issues/{issue}", "assignee"), (BASE, "has_downloads"), ("rate_limit", "rate")):
+    for path, key in (
+        (f"{BASE}/issues/{issue}", "assignee"),
+        (BASE, "has_downloads"),
+        ("rate_limit", "rate"),
+    ):
         assert key in call(shared, "GET", path).json()
         assert key not in call(shared, "GET", path, headers={"X-GitHub-Api-Version": "2026-03-10"}).json()

@@ -54,7 +54,10 @@ def test_push_by_the_bot_tells_apps_and_moves_its_pull_request(world: World, clo
     assert (event["before"], event["after"], event["pull_request"]["head"]["sha"]) == (first, second, second)
     assert bot.rest.pulls.get(OWNER, REPO, pull.number).parsed_data.commits == 2
     world.hub.deliveries_done()
-    assert [item.body["check_suite"]["head_sha"] for item in world.ear.of("check_suite", "requested")] == [first, second]
+    assert [item.body["check_suite"]["head_sha"] for item in world.ear.of("check_suite", "requested")] == [
+        first,
+        second,
+    ]
     fetched = git("ls-remote", world.clone_url(), f"refs/pull/{pull.number}/head", cwd=clone)
     assert fetched.startswith(second)
 
@@ -83,7 +86,10 @@ def test_app_may_not_touch_workflow_files_and_nothing_moves(world: World, clone:
     commit_file(clone, ".github/workflows/evil.yml", "on: push\n")
     code, said = push(clone, "liger-bot/w")
     assert code != 0
-    assert "refusing to allow a GitHub App to create or update workflow `.github/workflows/evil.yml` without `workflows` permission" in said
+    assert (
+        "refusing to allow a GitHub App to create or update workflow `.github/workflows/evil.yml` without `workflows` permission"
+        in said
+    )
     assert git("ls-remote", world.clone_url(), "refs/heads/liger-bot/w", cwd=clone) == ""
     assert push(clone, "people", url=world.clone_url(world.maintainer))[0] == 0, "a person may"
 
@@ -95,11 +101,21 @@ def test_branch_that_has_the_default_branchs_workflows_is_welcome(world: World, 
 
 @pytest.mark.parametrize(
     ("who", "message"),
-    [("nobody", "could not read Username"), ("stranger", "denied"), ("reader", "denied"), ("forged", "Authentication failed")],
+    [
+        ("nobody", "could not read Username"),
+        ("stranger", "denied"),
+        ("reader", "denied"),
+        ("forged", "Authentication failed"),
+    ],
 )
 def test_push_needs_write_access(world: World, clone: Path, who: str, message: str) -> None:
     commit_file(clone, "src/a.py", "a = 1\n")
-    token = {"nobody": "", "stranger": world.stranger, "reader": world.bot_token(permissions={"contents": "read"}), "forged": "ghs_1_forged"}[who]
+    token = {
+        "nobody": "",
+        "stranger": world.stranger,
+        "reader": world.bot_token(permissions={"contents": "read"}),
+        "forged": "ghs_1_forged",
+    }[who]
     code, said = push(clone, "liger-bot/a", url=world.clone_url(token))
     assert code != 0
     assert message in said
@@ -127,7 +143,11 @@ def test_large_push_arrives_whole(world: World, clone: Path) -> None:
     sha = commit_file(clone, "src/large.py", text)
     assert push(clone, "liger-bot/large")[0] == 0
     bot = world.as_bot()
-    raw = bot.request("GET", f"/repos/{OWNER}/{REPO}/contents/src/large.py?ref={sha}", headers={"Accept": "application/vnd.github.raw+json"})
+    raw = bot.request(
+        "GET",
+        f"/repos/{OWNER}/{REPO}/contents/src/large.py?ref={sha}",
+        headers={"Accept": "application/vnd.github.raw+json"},
+    )
     assert raw.content == text.encode()
 
 

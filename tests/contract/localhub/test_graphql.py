@@ -15,7 +15,10 @@ query($ids: [ID!]!) { nodes(ids: $ids) { ... on IssueComment { id databaseId
 def comments(world: World, count: int) -> list[tuple[int, str]]:
     maintainer = world.as_maintainer()
     issue = maintainer.rest.issues.create(OWNER, REPO, title="t").parsed_data
-    made = [maintainer.rest.issues.create_comment(OWNER, REPO, issue.number, body=str(number)).parsed_data for number in range(count)]
+    made = [
+        maintainer.rest.issues.create_comment(OWNER, REPO, issue.number, body=str(number)).parsed_data
+        for number in range(count)
+    ]
     return [(item.id, item.node_id) for item in made]
 
 
@@ -27,7 +30,9 @@ def test_reactions_of_many_comments_in_one_request(shared: World) -> None:
     nodes = bot.graphql(REACTIONS, {"ids": [node for _, node in made]})["nodes"]
     assert [node["reactions"]["totalCount"] for node in nodes] == [0, 2, 0]
     assert nodes[1]["databaseId"] == made[1][0]
-    assert [(item["content"], (item["user"] or {}).get("login")) for item in nodes[1]["reactions"]["nodes"]] == [
+    assert [
+        (item["content"], (item["user"] or {}).get("login")) for item in nodes[1]["reactions"]["nodes"]
+    ] == [
         ("THUMBS_UP", "maintainer"),
         ("EYES", None),
     ], "a bot is no User"
@@ -41,16 +46,25 @@ def test_unknown_ids_are_errors_beside_the_data(shared: World) -> None:
         headers={"Authorization": f"bearer {shared.maintainer}"},
     ).json()
     assert [node is None for node in reply["data"]["nodes"]] == [False, True, True]
-    assert [(error["type"], error["path"]) for error in reply["errors"]] == [("NOT_FOUND", ["nodes", 1]), ("NOT_FOUND", ["nodes", 2])]
+    assert [(error["type"], error["path"]) for error in reply["errors"]] == [
+        ("NOT_FOUND", ["nodes", 1]),
+        ("NOT_FOUND", ["nodes", 2]),
+    ]
 
 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("{ nodes(ids: [" + ",".join(['"x"'] * 101) + "]) { id } }", "You may not provide more than 100 node ids"),
+        (
+            "{ nodes(ids: [" + ",".join(['"x"'] * 101) + "]) { id } }",
+            "You may not provide more than 100 node ids",
+        ),
         ("{ viewer { nope } }", "Cannot query field 'nope'"),
         ("{ viewer ", "Syntax Error"),
-        ('{ repository(owner: "a", name: "b") { id } }', "Could not resolve to a Repository with the name 'a/b'."),
+        (
+            '{ repository(owner: "a", name: "b") { id } }',
+            "Could not resolve to a Repository with the name 'a/b'.",
+        ),
     ],
 )
 def test_errors_are_a_200(shared: World, query: str, message: str) -> None:
@@ -81,6 +95,9 @@ def test_reaction_by_mutation(shared: World) -> None:
     (number, node), *_ = comments(shared, 1)
     maintainer = shared.as_maintainer()
     for verb in ("add", "remove"):
-        maintainer.graphql(f"mutation($i: ID!) {{ {verb}Reaction(input: {{subjectId: $i, content: HEART}}) {{ reaction {{ content }} }} }}", {"i": node})
+        maintainer.graphql(
+            f"mutation($i: ID!) {{ {verb}Reaction(input: {{subjectId: $i, content: HEART}}) {{ reaction {{ content }} }} }}",
+            {"i": node},
+        )
         found = maintainer.rest.reactions.list_for_issue_comment(OWNER, REPO, number).parsed_data
         assert [item.content for item in found] == (["heart"] if verb == "add" else [])

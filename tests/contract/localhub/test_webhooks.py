@@ -9,48 +9,12 @@ import pytest
 from githubkit.exception import RequestFailed
 from githubkit.webhooks import parse, verify
 
-from tests.contract.localhub.conftest import OWNER, REPO, SECRET, World, branch_on, commit_file, git
+from tests.contract.localhub.conftest import OWNER, REPO, SECRET, World, branch_on
+from tests.contract.localhub.life import live_a_whole_life
 
 
 def test_a_whole_life_gives_events_that_githubkit_parses(world: World, tmp_path: Path) -> None:
-    maintainer, bot = world.as_maintainer(), world.as_bot()
-    issue = maintainer.rest.issues.create(OWNER, REPO, title="One", body="B", labels=["bug"]).parsed_data
-    note = maintainer.rest.issues.create_comment(OWNER, REPO, issue.number, body="first").parsed_data
-    maintainer.rest.issues.update_comment(OWNER, REPO, note.id, body="second")
-    maintainer.rest.issues.delete_comment(OWNER, REPO, note.id)
-    maintainer.rest.issues.update(OWNER, REPO, issue.number, title="Two")
-    maintainer.rest.issues.add_labels(OWNER, REPO, issue.number, labels=["new-label"])
-    maintainer.rest.issues.remove_label(OWNER, REPO, issue.number, "bug")
-    maintainer.rest.issues.update(OWNER, REPO, issue.number, state="closed", state_reason="not_planned")
-    maintainer.rest.issues.update(OWNER, REPO, issue.number, state="open")
-
-    sha = branch_on(world, "liger-bot/a", "src/a.py", "a = 1\n")
-    pull = bot.rest.pulls.create(OWNER, REPO, title="P", head="liger-bot/a", base="main", body="b", draft=True).parsed_data
-    run = bot.rest.checks.create(OWNER, REPO, name="c", head_sha=sha, actions=[{"label": "Fix", "description": "d", "identifier": "fix"}]).parsed_data
-    bot.rest.checks.update(OWNER, REPO, run.id, conclusion="success")
-    maintainer.rest.checks.rerequest_run(OWNER, REPO, run.id)
-    suite = bot.rest.checks.list_suites_for_ref(OWNER, REPO, sha).parsed_data.check_suites[0]
-    maintainer.rest.checks.rerequest_suite(OWNER, REPO, suite.id)
-    maintainer.rest.pulls.create_review(OWNER, REPO, pull.number, event="APPROVE")
-    maintainer.graphql("mutation($i: ID!) {markPullRequestReadyForReview(input: {pullRequestId: $i}) {clientMutationId}}", {"i": pull.node_id})
-    maintainer.graphql("mutation($i: ID!) {convertPullRequestToDraft(input: {pullRequestId: $i}) {clientMutationId}}", {"i": pull.node_id})
-    clone = tmp_path / "clone"
-    git("clone", "-q", "-b", "liger-bot/a", world.clone_url(world.maintainer), str(clone))
-    commit_file(clone, "src/b.py", "b = 1\n")
-    git("push", "-q", "origin", "HEAD", cwd=clone)
-    maintainer.rest.pulls.update(OWNER, REPO, pull.number, title="Q", state="closed")
-    maintainer.rest.pulls.update(OWNER, REPO, pull.number, state="open")
-    git("push", "-q", "origin", ":liger-bot/a", cwd=clone)
-    git("tag", "v1", cwd=clone)
-    git("push", "-q", "origin", "v1", cwd=clone)
-    started = maintainer.rest("2026-03-10").actions.create_workflow_dispatch(OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "n1"}).parsed_data
-    world.hub.advance_run(started.workflow_run_id, "in_progress")
-    world.hub.advance_run(started.workflow_run_id, "completed", "success")
-    world.hub.suspend(world.installation_id)
-    world.hub.suspend(world.installation_id, suspended=False)
-    world.hub.create_repository(OWNER, "second")
-    world.hub.install_app("liger-bot", OWNER, [REPO, "second"])
-    assert world.hub.deliveries_done()
+    sha = live_a_whole_life(world, tmp_path, world.as_maintainer(), world.as_bot())
 
     for item in world.ear.heard:
         parse(item.event, item.raw)
@@ -60,9 +24,23 @@ def test_a_whole_life_gives_events_that_githubkit_parses(world: World, tmp_path:
         ("installation", "suspend"),
         ("installation", "unsuspend"),
         ("installation_repositories", "added"),
-        *(("issues", action) for action in ("opened", "edited", "closed", "reopened", "labeled", "unlabeled")),
+        *(
+            ("issues", action)
+            for action in ("opened", "edited", "closed", "reopened", "labeled", "unlabeled")
+        ),
         *(("issue_comment", action) for action in ("created", "edited", "deleted")),
-        *(("pull_request", action) for action in ("opened", "edited", "closed", "reopened", "synchronize", "ready_for_review", "converted_to_draft")),
+        *(
+            ("pull_request", action)
+            for action in (
+                "opened",
+                "edited",
+                "closed",
+                "reopened",
+                "synchronize",
+                "ready_for_review",
+                "converted_to_draft",
+            )
+        ),
         ("pull_request_review", "submitted"),
         *(("check_suite", action) for action in ("requested", "completed", "rerequested")),
         *(("check_run", action) for action in ("created", "completed", "rerequested")),
@@ -78,8 +56,13 @@ def test_delivery_is_signed_over_the_raw_body(shared: World) -> None:
     maintainer = shared.as_maintainer()
     issue = maintainer.rest.issues.create(OWNER, REPO, title="Größe ✓ signed").parsed_data
     shared.hub.deliveries_done()
-    heard = next(item for item in shared.ear.of("issues", "opened") if item.body["issue"]["number"] == issue.number)
-    assert heard.headers["X-Hub-Signature-256"] == "sha256=" + hmac.new(SECRET.encode(), heard.raw, hashlib.sha256).hexdigest()
+    heard = next(
+        item for item in shared.ear.of("issues", "opened") if item.body["issue"]["number"] == issue.number
+    )
+    assert (
+        heard.headers["X-Hub-Signature-256"]
+        == "sha256=" + hmac.new(SECRET.encode(), heard.raw, hashlib.sha256).hexdigest()
+    )
     assert verify(SECRET, heard.raw, heard.headers["X-Hub-Signature-256"])
     assert heard.headers["X-Hub-Signature"].startswith("sha1=")
     assert heard.headers["X-GitHub-Hook-Installation-Target-ID"] == str(shared.app.id)
@@ -105,7 +88,9 @@ def test_what_the_app_does_comes_back_as_a_bots_doing(shared: World) -> None:
     issue = maintainer.rest.issues.create(OWNER, REPO, title="t").parsed_data
     note = bot.rest.issues.create_comment(OWNER, REPO, issue.number, body="from the bot").parsed_data
     shared.hub.deliveries_done()
-    heard = next(item for item in shared.ear.of("issue_comment", "created") if item.body["comment"]["id"] == note.id)
+    heard = next(
+        item for item in shared.ear.of("issue_comment", "created") if item.body["comment"]["id"] == note.id
+    )
     assert (heard.body["sender"]["type"], heard.body["sender"]["login"]) == ("Bot", "liger-bot[bot]")
     assert heard.body["comment"]["performed_via_github_app"]["id"] == shared.app.id
     assert heard.body["comment"]["author_association"] == "NONE"
@@ -119,7 +104,9 @@ def test_failed_delivery_is_not_retried_but_listed_and_sent_again_on_request(wor
     world.hub.deliveries_done()
     assert len(world.ear.of("issues", "opened")) == 1
     failed = app.rest.apps.list_webhook_deliveries(status="failure").parsed_data
-    assert [(item.event, item.action, item.status_code, item.redelivery) for item in failed] == [("issues", "opened", 503, False)]
+    assert [(item.event, item.action, item.status_code, item.redelivery) for item in failed] == [
+        ("issues", "opened", 503, False)
+    ]
     world.ear.status = 202
     assert app.rest.apps.redeliver_webhook_delivery(failed[0].id).status_code == 202
     first, second = world.ear.wait_for("issues", "opened", count=2)
@@ -155,14 +142,20 @@ def test_deliveries_are_read_by_cursor(shared: World) -> None:
 
 
 def test_app_hears_only_what_it_subscribed_to_and_may_see(world: World) -> None:
-    small = world.hub.register_app("small", OWNER, world.ear.url, "other", permissions={"issues": "read"}, events=["issues", "push"])
+    small = world.hub.register_app(
+        "small", OWNER, world.ear.url, "other", permissions={"issues": "read"}, events=["issues", "push"]
+    )
     installed = world.hub.install_app("small", OWNER)
     maintainer = world.as_maintainer()
     issue = maintainer.rest.issues.create(OWNER, REPO, title="t").parsed_data
     maintainer.rest.issues.create_comment(OWNER, REPO, issue.number, body="n")
     branch_on(world, "liger-bot/x", "x.py", "x = 1\n")
     world.hub.deliveries_done()
-    heard = {item.event for item in world.ear.heard if item.headers["X-GitHub-Hook-Installation-Target-ID"] == str(small.id)}
+    heard = {
+        item.event
+        for item in world.ear.heard
+        if item.headers["X-GitHub-Hook-Installation-Target-ID"] == str(small.id)
+    }
     assert heard == {"ping", "installation", "issues"}, "no contents permission: no push"
     assert installed != world.installation_id
 

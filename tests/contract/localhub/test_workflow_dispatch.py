@@ -14,8 +14,14 @@ PATH = f"repos/{OWNER}/{REPO}/actions/workflows/verify.yml/dispatches"
 
 
 def dispatch(world: World, version: str | None = None, **extra: object) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {world.maintainer}"} | ({"X-GitHub-Api-Version": version} if version else {})
-    return httpx.post(f"{world.served.api_url}{PATH}", json={"ref": "main", "inputs": {"nonce": "n"}, **extra}, headers=headers)
+    headers = {"Authorization": f"Bearer {world.maintainer}"} | (
+        {"X-GitHub-Api-Version": version} if version else {}
+    )
+    return httpx.post(
+        f"{world.served.api_url}{PATH}",
+        json={"ref": "main", "inputs": {"nonce": "n"}, **extra},
+        headers=headers,
+    )
 
 
 def test_reply_depends_on_the_api_version(shared: World) -> None:
@@ -26,8 +32,12 @@ def test_reply_depends_on_the_api_version(shared: World) -> None:
 
 def test_run_is_found_by_the_nonce_in_its_title(shared: World) -> None:
     bot = shared.as_bot()
-    run_id = bot.rest.actions.create_workflow_dispatch(OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "abc123"}).parsed_data.workflow_run_id
-    runs = bot.rest.actions.list_workflow_runs(OWNER, REPO, "verify.yml", event="workflow_dispatch").parsed_data.workflow_runs
+    run_id = bot.rest.actions.create_workflow_dispatch(
+        OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "abc123"}
+    ).parsed_data.workflow_run_id
+    runs = bot.rest.actions.list_workflow_runs(
+        OWNER, REPO, "verify.yml", event="workflow_dispatch"
+    ).parsed_data.workflow_runs
     assert [run.id for run in runs if run.display_title == "verify abc123"] == [run_id]
     shared.hub.advance_run(run_id, "in_progress")
     assert bot.rest.actions.get_workflow_run(OWNER, REPO, run_id).parsed_data.status == "in_progress"
@@ -40,7 +50,9 @@ def test_run_is_found_by_the_nonce_in_its_title(shared: World) -> None:
 
 def test_artifact_comes_by_way_of_a_redirect(shared: World) -> None:
     bot = shared.as_bot()
-    run_id = bot.rest.actions.create_workflow_dispatch(OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "a"}).parsed_data.workflow_run_id
+    run_id = bot.rest.actions.create_workflow_dispatch(
+        OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "a"}
+    ).parsed_data.workflow_run_id
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("report.json", "{}")
@@ -49,14 +61,18 @@ def test_artifact_comes_by_way_of_a_redirect(shared: World) -> None:
     assert artifact.size_in_bytes == len(packed.getvalue())
     first = httpx.get(artifact.archive_download_url, headers={"Authorization": f"Bearer {shared.maintainer}"})
     assert first.status_code == 302
-    assert httpx.get(first.headers["Location"]).content == packed.getvalue(), "the address needs no credentials"
+    assert httpx.get(first.headers["Location"]).content == packed.getvalue(), (
+        "the address needs no credentials"
+    )
     assert httpx.get(artifact.archive_download_url).status_code == 401
 
 
 def test_dispatch_needs_the_actions_permission(shared: World) -> None:
     bot = shared.as_bot(permissions={"contents": "write"})
     with pytest.raises(RequestFailed) as caught:
-        bot.rest.actions.create_workflow_dispatch(OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "a"})
+        bot.rest.actions.create_workflow_dispatch(
+            OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "a"}
+        )
     assert caught.value.response.status_code == 403
 
 

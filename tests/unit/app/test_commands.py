@@ -83,7 +83,12 @@ def test_a_block_alone_is_an_op():
 
 @pytest.mark.parametrize(
     ("text", "suggestion"),
-    [("/liger deev relu2", "dev"), ("/liger aprove", "approve"), ("/liger stauts", "status"), ("/liger xyzzy", None)],
+    [
+        ("/liger deev relu2", "dev"),
+        ("/liger aprove", "approve"),
+        ("/liger stauts", "status"),
+        ("/liger xyzzy", None),
+    ],
 )
 def test_an_unknown_verb_is_answered_with_the_nearest(text: str, suggestion: str | None):
     mistake = parse(text)
@@ -124,13 +129,19 @@ def test_a_malformed_command_is_a_mistake_that_says_what(text: str, what: str):
 def test_revise_takes_quoted_values():
     command = parse('/liger revise operation_name=squared_relu summary="y = x" tolerances.bf16.rtol=1e-2')
     assert isinstance(command, Command)
-    assert command.changes == {"operation_name": "squared_relu", "summary": "y = x", "tolerances.bf16.rtol": "1e-2"}
+    assert command.changes == {
+        "operation_name": "squared_relu",
+        "summary": "y = x",
+        "tolerances.bf16.rtol": "1e-2",
+    }
 
 
 def test_perf_flags_may_stand_anywhere_in_either_form():
     command = parse('/liger perf --GOAL=Memory rms_norm --max-variants 4 --target "n_cols 4096" --auto')
     assert command == Command(
-        Verb.perf, "rms_norm", flags={"goal": "memory", "max-variants": "4", "target": "n_cols 4096", "auto": "true"}
+        Verb.perf,
+        "rms_norm",
+        flags={"goal": "memory", "max-variants": "4", "target": "n_cols 4096", "auto": "true"},
     )
 
 
@@ -148,7 +159,16 @@ def test_every_usage_example_is_a_command():
 
 @pytest.mark.parametrize(
     "filler",
-    ["*a_" * 20_000, "[" * 60_000, ">" * 60_000, "`" * 30_000 + "a\n```", "<" * 60_000, "- " * 30_000, "![](" * 15_000, "a" * 1_000_000],
+    [
+        "*a_" * 20_000,
+        "[" * 60_000,
+        ">" * 60_000,
+        "`" * 30_000 + "a\n```",
+        "<" * 60_000,
+        "- " * 30_000,
+        "![](" * 15_000,
+        "a" * 1_000_000,
+    ],
 )
 def test_hostile_text_is_parsed_quickly(filler: str):
     started = time.perf_counter()

@@ -25,11 +25,20 @@ from app.policy import (
 )
 
 SHOWN_AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-SHOWN = Shown(profile_sha256="p", body_sha256="b", shown_at=SHOWN_AT, stale_reactions=frozenset({7}), requester="asker")
+SHOWN = Shown(
+    profile_sha256="p", body_sha256="b", shown_at=SHOWN_AT, stale_reactions=frozenset({7}), requester="asker"
+)
 
 
 def reaction(**changes: object) -> SeenReaction:
-    values = {"id": 1, "content": "+1", "login": "maintainer", "user_type": "User", "permission": "write", "created_at": SHOWN_AT + timedelta(seconds=5)}
+    values = {
+        "id": 1,
+        "content": "+1",
+        "login": "maintainer",
+        "user_type": "User",
+        "permission": "write",
+        "created_at": SHOWN_AT + timedelta(seconds=5),
+    }
     return SeenReaction(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -103,7 +112,13 @@ def test_a_requester_who_lost_write_access_may_still_cancel():
 
 
 def event(**changes: object) -> CommentEvent:
-    values = {"action": "created", "sender_type": "User", "author_type": "User", "body": "/liger dev relu2", "via_app_id": None}
+    values = {
+        "action": "created",
+        "sender_type": "User",
+        "author_type": "User",
+        "body": "/liger dev relu2",
+        "via_app_id": None,
+    }
     return CommentEvent(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -135,7 +150,19 @@ def test_branches_are_ours_and_the_same_every_time():
     check_branch(branch_name("relu_squared", "abc2345", 3))
 
 
-@pytest.mark.parametrize("name", ["main", "liger-bot/", "liger-bot/../main", "liger-bot/a..b", "liger-bot/x.lock", "liger-bot/-f", "refs/heads/liger-bot/x", "liger-bot/a b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "main",
+        "liger-bot/",
+        "liger-bot/../main",
+        "liger-bot/a..b",
+        "liger-bot/x.lock",
+        "liger-bot/-f",
+        "refs/heads/liger-bot/x",
+        "liger-bot/a b",
+    ],
+)
 def test_no_other_branch_is_written(name: str):
     with pytest.raises(ForbiddenWriteError):
         check_branch(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from app.states import ENDED, LIVE, MOVES, RUNNING, IllegalMoveError, State, check_move
@@ -12,8 +14,16 @@ def test_every_state_has_its_moves():
 
 
 def test_the_happy_path_is_allowed():
-    path = [State.received, State.understanding, State.awaiting_approval, State.acting, State.verifying, State.in_review, State.merged]
-    assert all(check_move(before, after) for before, after in zip(path, path[1:], strict=False))
+    path = [
+        State.received,
+        State.understanding,
+        State.awaiting_approval,
+        State.acting,
+        State.verifying,
+        State.in_review,
+        State.merged,
+    ]
+    assert all(check_move(before, after) for before, after in pairwise(path))
 
 
 def test_staying_is_not_a_move():

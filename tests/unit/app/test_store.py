@@ -132,7 +132,12 @@ def test_a_profile_is_approved_once(store: Store):
 
 
 def test_replies_are_counted_by_person_and_issue_without_the_one_being_answered(store: Store):
-    for comment, login, issue in [(1, "stranger", 3), (2, "stranger", 3), (3, "stranger", 4), (4, "other", 3)]:
+    for comment, login, issue in [
+        (1, "stranger", 3),
+        (2, "stranger", 3),
+        (3, "stranger", 4),
+        (4, "other", 3),
+    ]:
         store.record_reply("acme/kernels", issue, login, comment)
         store.record_reply("acme/kernels", issue, login, comment)
     assert store.replies_today("acme/kernels", 3, "stranger", comment_id=99) == 2

@@ -46,7 +46,9 @@ async def post(client: httpx.AsyncClient, body: bytes, **headers: str | bytes | 
         "X-Hub-Signature-256": sign(body),
     }
     values |= {name.replace("_", "-"): value for name, value in headers.items()}
-    return await client.post("/webhook", content=body, headers={name: value for name, value in values.items() if value is not None})
+    return await client.post(
+        "/webhook", content=body, headers={name: value for name, value in values.items() if value is not None}
+    )
 
 
 async def test_a_signed_delivery_is_stored_before_it_is_acknowledged(client: httpx.AsyncClient, store: Store):
@@ -76,7 +78,9 @@ async def test_the_same_delivery_again_is_known(client: httpx.AsyncClient, store
         "sha256=é".encode(),
     ],
 )
-async def test_a_wrong_or_missing_signature_is_refused(client: httpx.AsyncClient, store: Store, signature: str | bytes | None):
+async def test_a_wrong_or_missing_signature_is_refused(
+    client: httpx.AsyncClient, store: Store, signature: str | bytes | None
+):
     answer = await post(client, json.dumps(PAYLOAD).encode(), X_Hub_Signature_256=signature)
     assert answer.status_code == 401
     assert store.waiting_deliveries() == []

@@ -26,7 +26,7 @@ def test_times_stand_beside_each_other_with_their_ratio() -> None:
     assert shown == snapshot(
         [
             """\
-| shape | dtype | pass | candidate, ms | eager, ms | incumbent, ms | over eager | over incumbent |
+| shape | dtype | pass | candidate, ms | eager, ms | incumbent, ms | eager / candidate | incumbent / candidate |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 | 8192x4096 | bfloat16 | forward | 0.0355 (0.03514 – 0.03585) | 0.071 (0.07029 – 0.07171) | 0.038 (0.03762 – 0.03838) | 2.00x | 1.07x |\
 """
@@ -41,30 +41,68 @@ def test_ratio_needs_both_times() -> None:
     assert "x |" not in shown
 
 
+def test_memory_and_share_of_the_roofline_are_shown() -> None:
+    tags = {"shape": "8x4", "dtype": "bfloat16", "pass": "full"}
+    measured = [
+        timed("candidate", 0.5, shape="8x4", **{"pass": "full"}),
+        Measurement(name="roofline", unit="ratio", median=0.93, tags={**tags, "provider": "candidate"}),
+        Measurement(name="peak", unit="bytes", median=500, tags={**tags, "provider": "candidate"}),
+        Measurement(name="peak", unit="bytes", median=800, tags={**tags, "provider": "eager"}),
+    ]
+    assert measurement_tables([verdict(*measured)]) == snapshot(
+        [
+            """\
+| shape | dtype | pass | candidate, ms | of copy bandwidth |
+| --- | --- | --- | --- | --- |
+| 8x4 | bfloat16 | full | 0.5 (0.495 – 0.505) | 93% |\
+""",
+            """\
+| shape | dtype | pass | candidate, bytes | eager, bytes | eager / candidate |
+| --- | --- | --- | --- | --- | --- |
+| 8x4 | bfloat16 | full | 500 | 800 | 1.60x |\
+""",
+        ]
+    )
+
+
 def test_resources_of_a_kernel_are_one_row_an_architecture() -> None:
-    def found(arch: str, resource: str, value: float) -> Measurement:
-        return Measurement(
-            name="r",
-            unit=resource,
-            median=value,
-            tags={"arch": arch, "kernel": "_f", "n_cols": "1024", "resource": resource},
-        )
+    def found(arch: str, what: str, unit: str, value: float) -> Measurement:
+        tags = {"arch": arch, "kernel": "_f", "shape": "1024 columns", "num_warps": "4"}
+        return Measurement(name=f"{what} _f 1024 columns", unit=unit, median=value, tags=tags)
 
     parts = [
-        found(arch, name, value)
+        found(arch, *one)
         for arch in ("sm_80", "sm_90")
-        for name, value in (("registers", 32), ("spills", 0))
+        for one in (("registers", "registers", 32), ("spill", "bytes", 0), ("shared memory", "bytes", 16))
     ]
     assert measurement_tables([verdict(*parts)]) == snapshot(
         [
             """\
-| arch | kernel | columns | dtype | registers | spills |
+| arch | kernel | shape | registers | spill, bytes | shared memory, bytes |
 | --- | --- | --- | --- | --- | --- |
-| sm\\_80 | \\_f | 1024 |  | 32 | 0 |
-| sm\\_90 | \\_f | 1024 |  | 32 | 0 |\
+| `sm_80` | `_f` | `1024 columns` | 32 | 0 | 16 |
+| `sm_90` | `_f` | `1024 columns` | 32 | 0 | 16 |\
 """
         ]
     )
+
+
+def test_predictions_are_told_apart_and_can_be_left_out() -> None:
+    tags = {"op": "relu", "shape": "8x4", "dtype": "bfloat16", "pass": "forward", "provider": "prediction"}
+    moved = Measurement(
+        name="predicted bytes forward relu 8x4 bfloat16", unit="bytes", median=134217728, tags=tags
+    )
+    floor = Measurement(name="predicted floor forward relu 8x4 bfloat16", unit="ms", median=0.0314, tags=tags)
+    assert measurement_tables([verdict(moved, floor)]) == snapshot(
+        [
+            """\
+| shape | dtype | pass | predicted bytes, bytes | predicted floor, ms |
+| --- | --- | --- | --- | --- |
+| `8x4` | `bfloat16` | `forward` | 134,217,728 | 0.0314 |\
+"""
+        ]
+    )
+    assert measurement_tables([verdict(moved, floor)], predictions=False) == []
 
 
 def test_infinite_and_missing_values_do_not_break_the_table() -> None:

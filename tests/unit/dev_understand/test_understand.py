@@ -14,7 +14,7 @@ from agents.profiles import KernelProfile
 from agents.scripted_model import ScriptedModel
 from kernels.derive import derive
 from kernels.traced import TracedOp
-from runners.protocol import Environment, Refusal, Report, Status
+from runners.protocol import AnalyzeResult, Environment, Refusal, Report, Status
 from tests.dict_tree import DictTree
 from tests.mini_library import mini_library
 from tests.unit.dev_understand.tracing_bench import FixedBench, TracingBench
@@ -187,7 +187,7 @@ async def test_what_the_rules_can_not_do_names_the_operation_its_line_and_that_a
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(Status.timeout, "did not finish within 30 s"), (Status.crashed, "crashed the process that traced it")],
+    [(Status.timeout, "did not finish within 60 s"), (Status.crashed, "crashed the process that traced it")],
 )
 async def test_a_reference_that_brings_its_runner_down_is_refused(status, words):
     report = Report(job_id="", nonce="", kind="analyze", status=status)
@@ -205,6 +205,30 @@ async def test_a_reference_that_brings_its_runner_down_is_refused(status, words)
 )
 async def test_a_fault_of_the_runner_is_ours_and_not_the_persons(report):
     with pytest.raises(AnalysisFault):
+        await understand("relu2", None, TREE, FixedBench(report))
+
+
+async def test_a_trace_that_the_rules_trip_over_is_a_fault_and_not_a_crash():
+    profile = await profile_of("relu2")
+    odd = {**profile.traced, "nodes": [{**node, "args": []} for node in profile.traced["nodes"]]}
+    result = AnalyzeResult(op=profile.op, traced=odd)
+    report = Report(job_id="", nonce="", kind="analyze", status=Status.completed, result=result)
+
+    with pytest.raises(AnalysisFault, match="the rules failed on relu_squared"):
+        await understand("relu2", None, TREE, FixedBench(report))
+
+
+async def test_a_malformed_trace_is_a_fault():
+    profile = await profile_of("relu2")
+    report = Report(
+        job_id="",
+        nonce="",
+        kind="analyze",
+        status=Status.completed,
+        result=AnalyzeResult(op=profile.op, traced={"nodes": []}),
+    )
+
+    with pytest.raises(AnalysisFault, match="malformed trace"):
         await understand("relu2", None, TREE, FixedBench(report))
 
 

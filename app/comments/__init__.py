@@ -1,0 +1,1 @@
+"""Every sentence that the bot posts. Pure: data -> Markdown."""

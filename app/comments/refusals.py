@@ -1,0 +1,33 @@
+"""Why an op can't be derived, for people."""
+
+from __future__ import annotations
+
+from agents.dev.refused import Refused
+from agents.markdown import code, plain
+
+
+def refusal(refused: Refused) -> str:
+    """Why an op can't become a profile, and what to do instead."""
+    lines = [f"**This op can't be derived**: {clause(refused.reason)}."]
+    if refused.node:
+        lines.append(f"- operation: {code(refused.node)}")
+    if refused.where:
+        lines.append(f"- where: {code(refused.where)}")
+    if refused.needed:
+        lines.append(f"- what is needed: {clause(refused.needed)}")
+    if refused.model_could_help:
+        lines.append(
+            "- a language model could try it: the operator of this bot can configure one with `LIGER_BOT_MODEL`"
+        )
+    if refused.suggestions:
+        lines.append("- next: " + " or ".join(code(_as_command(one)) for one in refused.suggestions[:3]))
+    return lines[0] + ("\n\n" + "\n".join(lines[1:]) if lines[1:] else "")
+
+
+def clause(text: str) -> str:
+    """Someone's sentence as a part of ours."""
+    return plain(text.strip().rstrip("."))
+
+
+def _as_command(suggestion: str) -> str:
+    return suggestion if suggestion.startswith("/liger") else f"/liger dev {suggestion}"

@@ -1,0 +1,138 @@
+"""Replies: each answers one comment, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.dev.refused import Refused
+from agents.markdown import code, cut, plain, table
+from app.commands import USAGE, Mistake, Verb
+from app.comments.limits import MAX_BODY_CHARS, WRITERS_WORDS
+from app.comments.refusals import clause, refusal
+from app.policy import MARKER_PREFIX
+
+
+def reply_marker(comment_id: int) -> str:
+    """The hidden words by which the reply to a comment is found again."""
+    return f"{MARKER_PREFIX}reply={comment_id} -->"
+
+
+def reply(comment_id: int, text: str) -> str:
+    """A reply as it is posted: marked, so that a comment is answered once."""
+    return cut(f"{reply_marker(comment_id)}\n{text}", MAX_BODY_CHARS, "…")
+
+
+def _reply(login: str, text: str) -> str:
+    return f"@{login} {text}"
+
+
+def refused(login: str, one: Refused) -> str:
+    """An op that can't even be looked for."""
+    return _reply(login, refusal(one))
+
+
+def mistake(login: str, one: Mistake) -> str:
+    """A command that can't be followed."""
+    meant = f" Did you mean {code(one.suggestion)}?" if one.suggestion else ""
+    return _reply(login, f"I didn't follow that: {one.what}.{meant} Try {code(one.next_command)}.")
+
+
+def not_allowed(login: str, verb: Verb) -> str:
+    """A command by someone who may not give it."""
+    return _reply(
+        login,
+        f"`/liger {verb}` needs write access to this repository, which you don't have; {WRITERS_WORDS} can comment "
+        "it here. I answer this once a day.",
+    )
+
+
+def not_available(login: str, verb: Verb) -> str:
+    """A verb that this version doesn't have yet."""
+    return _reply(login, f"`/liger {verb}` is not available yet. `/liger dev <op>` is; see `/liger help`.")
+
+
+def help_text(login: str, topic: Verb | None) -> str:
+    """How the verbs are written."""
+    verbs = [topic] if topic else list(Verb)
+    rows = [
+        [
+            code(USAGE[verb].form),
+            plain(USAGE[verb].does),
+            "write access" if USAGE[verb].writers_only else "anyone",
+        ]
+        for verb in verbs
+    ]
+    text = table(["command", "what it does", "who"], rows)
+    if topic:
+        text += f"\n\nExample: {code(USAGE[topic].example)}"
+    return _reply(login, "one command a comment, at the start of a line:\n\n" + text)
+
+
+def live_already(login: str, request_id: str, command: str, url: str) -> str:
+    """A second request for an op whose first one is still live."""
+    return _reply(
+        login,
+        f"that is being worked on already: {code(command)}, request `{request_id}`, {url}. `/liger cancel` there stops it.",
+    )
+
+
+def nothing_to(login: str, verb: Verb, states: Sequence[tuple[str, str]]) -> str:
+    """A command that fits no request of this issue. states: (command, state) of those that are here."""
+    here = "; ".join(f"{code(command)} is {state.replace('_', ' ')}" for command, state in states[:5])
+    return _reply(
+        login, f"there is nothing to {verb} here{': ' + here if here else ''}. `/liger status` shows more."
+    )
+
+
+def other_profile(login: str, given: str, current: str) -> str:
+    """An approval that names another profile than the one that waits."""
+    return _reply(
+        login,
+        f"the profile that waits here has the hash `{current[:12]}`, not {code(given)}; look at it again, then `/liger approve {current[:12]}`.",
+    )
+
+
+def second_person(login: str) -> str:
+    """An approval by the requester where a second person is asked for."""
+    return _reply(
+        login,
+        f"you asked for this kernel, and here the approval is a second person's: {WRITERS_WORDS} can comment `/liger approve`.",
+    )
+
+
+def shown_again(login: str) -> str:
+    """The comment under an approval had been edited."""
+    return _reply(
+        login,
+        "the profile's comment had been edited, so that approval can't be tied to a profile. I have put the profile back as it was: please look again, then react 👍 or comment `/liger approve`.",
+    )
+
+
+def revise_mistake(login: str, refused: Refused) -> str:
+    """A revision that can't be made."""
+    near = (
+        f" Did you mean {' or '.join(code(one) for one in refused.suggestions[:3])}?"
+        if refused.suggestions
+        else ""
+    )
+    needed = f" {clause(refused.needed)}." if refused.needed else ""
+    return _reply(login, f"the profile stays as it was: {clause(refused.reason)}.{needed}{near}")
+
+
+def status_reply(login: str, rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Where the requests of an issue stand. rows: (request id, command, state, page)."""
+    if not rows:
+        return _reply(login, "no request was made here yet. Start with `/liger dev <op>`.")
+    lines = [
+        [f"[{request_id}]({page})", code(command), state.replace("_", " ")]
+        for request_id, command, state, page in rows[:20]
+    ]
+    return _reply(login, "requests here:\n\n" + table(["request", "command", "state"], lines))
+
+
+def overtaken(login: str, state: str) -> str:
+    """A command that came after another one had changed the request."""
+    return _reply(
+        login,
+        f"that came too late: the request is {state.replace('_', ' ')} by now. `/liger status` shows more.",
+    )

@@ -1,0 +1,45 @@
+"""GitHub, as much of it as the bot uses: the only importer of githubkit.
+
+    GitHubError                what GitHub said, with its message, redacted
+    ├── NotFoundError          404
+    ├── ForbiddenError         401, 403
+    ├── RejectedError          422 and other 4xx: our request was wrong
+    ├── LimitedError           a rate limit; `retry_after_s` says for how long
+    └── UnreachableError       no answer, or 5xx
+
+Reading is tried three times. A POST is sent once: whoever calls makes sure, by marker, head or external id, that a
+second call finds what the first one made.
+"""
+
+from app.github.app import GitHubApp
+from app.github.errors import (
+    ForbiddenError,
+    GitHubError,
+    LimitedError,
+    NotFoundError,
+    RejectedError,
+    UnreachableError,
+    redact,
+)
+from app.github.records import Annotation, AppIdentity, Branch, Check, Comment, FailedDelivery, Pull, Reaction
+from app.github.repository import GitHubRepository
+
+__all__ = [
+    "Annotation",
+    "AppIdentity",
+    "Branch",
+    "Check",
+    "Comment",
+    "FailedDelivery",
+    "ForbiddenError",
+    "GitHubApp",
+    "GitHubError",
+    "GitHubRepository",
+    "LimitedError",
+    "NotFoundError",
+    "Pull",
+    "Reaction",
+    "RejectedError",
+    "UnreachableError",
+    "redact",
+]

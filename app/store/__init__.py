@@ -1,0 +1,26 @@
+"""Reads and writes our tables. Every method is one transaction and may be called again with the same arguments."""
+
+from __future__ import annotations
+
+from app.database import migrate, open_database
+from app.store.deliveries import MAX_DELIVERY_TRIES, Deliveries
+from app.store.executors import Executors
+from app.store.history import History
+from app.store.profiles import Profiles
+from app.store.requests import LiveRequestError, NewRequest, Requests, request_id
+from app.store.sessions import now
+from app.store.verification import Verification
+
+
+class Store(Deliveries, Requests, Profiles, Verification, History, Executors):
+    """Our tables. Raises sqlalchemy.exc.OperationalError when the database can't be reached."""
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Open the database at that SQLAlchemy URL, migrated."""
+        engine = open_database(url)
+        migrate(engine)
+        return cls(engine)
+
+
+__all__ = ["MAX_DELIVERY_TRIES", "LiveRequestError", "NewRequest", "Store", "now", "request_id"]
