@@ -1,4 +1,8 @@
-"""Acknowledged deliveries on their way to being processed: in order, a few at a time, again after a failure."""
+"""Deliveries on their way: kept before they are acknowledged, processed a few at a time, again after a failure.
+
+Deliveries that come together are written together: a disk syncs a few hundred times a second, and each of them waits
+for one sync.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from app.github import GitHubError, LimitedError, UnreachableError
-from app.store import Store
+from app.store import FinishedDelivery, NewDelivery, Store
 
 log = logging.getLogger(__name__)
 
 WORKERS = 4
 DUE_EVERY_S = 2.0
+WRITTEN_TOGETHER = 200
 
 Process = Callable[[str, str], Awaitable[str]]  # (event, body) -> a note of what came of it
 
 
 class Inbox:
-    """Takes deliveries that the store holds and has them processed."""
+    """Keeps deliveries and has them processed."""
 
     def __init__(self, store: Store, process: Process):
         self._store, self._process_event = store, process
+        self._unwritten: asyncio.Queue[tuple[NewDelivery, asyncio.Future[bool]] | FinishedDelivery] = (
+            asyncio.Queue()
+        )
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._taken: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -30,29 +40,60 @@ class Inbox:
         """Begin with what an earlier process left."""
         self._submit_due()
         self._tasks = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
-        self._tasks.append(asyncio.create_task(self._look_for_due()))
+        self._tasks += [asyncio.create_task(self._look_for_due()), asyncio.create_task(self._write())]
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def submit(self, guid: str) -> None:
-        """Process a delivery soon."""
+    async def accept(self, delivery: NewDelivery) -> bool:
+        """Keep a delivery and have it processed; False when it's known. Raises SQLAlchemyError when it can't be kept."""
+        kept: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._unwritten.put_nowait((delivery, kept))
+        fresh = await kept
+        if fresh:
+            self._submit(delivery.guid)
+        return fresh
+
+    async def _write(self) -> None:
+        while True:
+            waiting = [await self._unwritten.get()]
+            while not self._unwritten.empty() and len(waiting) < WRITTEN_TOGETHER:
+                waiting.append(self._unwritten.get_nowait())
+            new = [one for one in waiting if isinstance(one, tuple)]
+            finished = [one for one in waiting if isinstance(one, FinishedDelivery)]
+            try:
+                fresh = await asyncio.to_thread(
+                    self._store.write_deliveries, [delivery for delivery, _ in new], finished
+                )
+            except SQLAlchemyError as error:
+                log.exception("%s deliveries can't be kept", len(new))
+                for _, kept in new:
+                    if not kept.cancelled():
+                        kept.set_exception(error)
+                continue
+            for delivery, kept in new:
+                if not kept.cancelled():
+                    # the second of two in one batch is as known as one that came before
+                    kept.set_result(delivery.guid in fresh)
+                    fresh.discard(delivery.guid)
+
+    def _submit(self, guid: str) -> None:
         if guid not in self._taken:
             self._taken.add(guid)
             self._queue.put_nowait(guid)
 
     def _submit_due(self) -> None:
         for guid in self._store.waiting_deliveries():
-            self.submit(guid)
+            self._submit(guid)
 
     async def _look_for_due(self) -> None:
         while True:
             await asyncio.sleep(DUE_EVERY_S)
             try:
                 self._submit_due()
-            except Exception:
+            except SQLAlchemyError:
                 log.exception("can't look for waiting deliveries; trying again")
 
     async def _work(self) -> None:
@@ -60,8 +101,8 @@ class Inbox:
             guid = await self._queue.get()
             try:
                 await self._process(guid)
-            except Exception:
-                log.exception("delivery %s: can't record what came of it", guid)
+            except SQLAlchemyError:
+                log.exception("delivery %s: can't record what came of it; it is processed again", guid)
             finally:
                 self._taken.discard(guid)
 
@@ -76,9 +117,9 @@ class Inbox:
             log.warning("delivery %s: %s; %s", guid, error, "tried again later" if again else "given up")
         except GitHubError as error:
             log.warning("delivery %s is given up: %s", guid, error)
-            await asyncio.to_thread(self._store.finish_delivery, guid, "failed", str(error))
+            self._unwritten.put_nowait(FinishedDelivery(guid, "failed", str(error)))
         except Exception as error:
             log.exception("delivery %s (%s) failed", guid, delivery.event)
             await asyncio.to_thread(self._store.postpone_delivery, guid, type(error).__name__)
         else:
-            await asyncio.to_thread(self._store.finish_delivery, guid, "done", note)
+            self._unwritten.put_nowait(FinishedDelivery(guid, "done", note))

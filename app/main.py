@@ -50,7 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
         engine = Engine(ports)
         approvals = Approvals(ports, engine)
         inbox = Inbox(store, Intake(ports, Following(ports, engine, approvals), approvals).process)
-        app.include_router(webhook_routes(settings.webhook_secret, store, inbox.submit))
+        app.include_router(webhook_routes(settings.webhook_secret, inbox.accept))
         app.include_router(page_routes(ports))
         await engine.start()
         await inbox.start()

@@ -139,6 +139,6 @@ def status_view(
         requester_may_approve=requester_may_approve,
         pull_number=request.pull_number,
         gates=gate_lines(request, jobs),
-        failure=request.failure if shown is State.failed else None,
+        failure=request.failure if shown in {State.failed, State.rejected} else None,
         ended_by=request.ended_by or "",
     )

@@ -36,7 +36,7 @@ _STOPPED = frozenset({State.cancelled, State.failed})
 
 MOVES: dict[State, frozenset[State]] = {
     State.received: frozenset({State.understanding}) | _STOPPED,
-    State.understanding: frozenset({State.awaiting_approval}) | _STOPPED,
+    State.understanding: frozenset({State.awaiting_approval, State.rejected}) | _STOPPED,
     State.awaiting_approval: frozenset({State.revising, State.acting, State.rejected, State.expired})
     | _STOPPED,
     State.revising: frozenset({State.awaiting_approval}) | _STOPPED,

@@ -6,12 +6,12 @@ import logging
 import time
 from datetime import timedelta
 
+from app.comments.status import body_sha256, marker, status_markdown
 from app.github import Comment, GitHubApp, GitHubError, GitHubRepository, NotFoundError
 from app.policy import APPROVE, VETO
 from app.request_view import status_view
 from app.settings import Settings
 from app.states import State
-from app.status import body_sha256, marker, status_markdown
 from app.store import Store, now
 from app.tables import Request
 

@@ -6,8 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,12 +14,12 @@ from pydantic import SecretStr
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.deliveries import MODELS
-from app.store import Store
-
-log = logging.getLogger(__name__)
+from app.store import NewDelivery
 
 MAX_BODY_BYTES = 25 * 1024 * 1024  # GitHub delivers nothing larger
 _SIGNATURE = "sha256="
+
+Accept = Callable[[NewDelivery], Awaitable[bool]]  # keeps a delivery; False when it is known
 
 
 def signature_is_valid(secret: str, body: bytes, header: str | None) -> bool:
@@ -31,8 +30,8 @@ def signature_is_valid(secret: str, body: bytes, header: str | None) -> bool:
     return hmac.compare_digest(expected, header[len(_SIGNATURE) :].lower())
 
 
-def webhook_routes(secret: SecretStr, store: Store, submit: Callable[[str], None]) -> APIRouter:
-    """POST /webhook. submit: has a stored delivery processed."""
+def webhook_routes(secret: SecretStr, accept: Accept) -> APIRouter:
+    """POST /webhook."""
     routes = APIRouter()
 
     @routes.post("/webhook")
@@ -57,12 +56,9 @@ def webhook_routes(secret: SecretStr, store: Store, submit: Callable[[str], None
         if event not in MODELS or "installation" not in payload:
             return JSONResponse({"status": "ignored"}, 202)
         try:
-            fresh = await asyncio.to_thread(store.record_delivery, guid, event, text)
+            fresh = await accept(NewDelivery(guid, event, text))
         except SQLAlchemyError:
-            log.exception("delivery %s can't be stored", guid)
             return _refuse(503, "can't be stored now; send it again")
-        if fresh:
-            submit(guid)
         return JSONResponse({"status": "accepted" if fresh else "known"}, 202)
 
     return routes

@@ -154,16 +154,18 @@ def main() -> None:
             )
         )
         return
-    with tempfile.TemporaryDirectory() as folder:
-        with scene(Path(folder), liger_checkout(Path(folder) / "files"), WORKER_SLOTS="2") as here:
-            requests = [
-                one_request(here, op)
-                for op in ("relu2", "mish", "squareplus", "quick_gelu", "hardswish")[: options.requests]
-            ]
-            load = subprocess.run(
-                [sys.executable, "-m", "benchmarks.service", "--load", f"{here.service.url}/webhook {here.repository}", "--rate", str(options.rate), "--seconds", str(options.seconds)],
-                check=True, capture_output=True, text=True,
-            )  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        scene(Path(folder), liger_checkout(Path(folder) / "files"), WORKER_SLOTS="2") as here,
+    ):
+        requests = [
+            one_request(here, op)
+            for op in ("relu2", "mish", "squareplus", "quick_gelu", "hardswish")[: options.requests]
+        ]
+        load = subprocess.run(
+            [sys.executable, "-m", "benchmarks.service", "--load", f"{here.service.url}/webhook {here.repository}", "--rate", str(options.rate), "--seconds", str(options.seconds)],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
     medians = {key: round(statistics.median(one[key] for one in requests), 2) for key in requests[0]}
     result: dict[str, Any] = {
         "environment": {

@@ -96,6 +96,9 @@ class Derivation(Frozen):
     outputs: tuple[Operand, ...]
     forward_formula: str
     gradient_formulas: dict[str, str] = Field(description="input name -> formula, as printed in the kernel's docstring")
+    definitions: dict[str, str] = Field(
+        default_factory=dict, description="values of a row that the gradient formulas name, e.g. rstd"
+    )
     precision_sensitive: tuple[str, ...] = Field(description="operations done in fp32")
     casts_kept: tuple[str, ...] = Field(default=(), description="the reference's own casts, which change the result")
     saved: tuple[Saved, ...]

@@ -231,7 +231,8 @@ class Deriver:
 
     def _derivation(self, lowered: Lowered, forward: list[Stage], backward: list[Stage]) -> Derivation:
         forward_steps, backward_steps = _steps(forward), _steps(backward)
-        record = Record(self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps)
+        statistics = {node: tensor.name for node, tensor in self.saved_statistics.items()}
+        record = Record(self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics)
         return record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
 
 

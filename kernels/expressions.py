@@ -145,9 +145,12 @@ class FormulaText:
 
     nodes: list[Node]
     tensor_names: dict[str, str]
+    named: dict[int, str]  # nodes that go by a name
 
     def write(self, node: int, depth: int = 0) -> Text:
         found = self.nodes[node]
+        if node in self.named:
+            return Text(self.named[node], ATOM)
         if isinstance(found, Const):
             return Text(_formula_number(found.value), ATOM if found.value >= 0 else UNARY)
         if isinstance(found, Symbol):

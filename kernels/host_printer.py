@@ -16,7 +16,16 @@ from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity, number_text
 from kernels.row_program import RowProgram, Tensor
-from kernels.schedules import FLAT_BLOCK, FLAT_WARPS, TILE_BLOCK, TILE_WARPS
+from kernels.schedules import (
+    COLUMN_BLOCK,
+    COLUMN_PROGRAMS,
+    COLUMN_WARPS,
+    FLAT_BLOCK,
+    FLAT_WARPS,
+    TILE_BLOCK,
+    TILE_WARPS,
+    tiles_columns,
+)
 
 INDENT = "    "
 
@@ -308,21 +317,31 @@ class WrapperPrinter:
                 grid = "triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE)"
             elif step.schedule == "row_block":
                 groups = group_axes(program)
+                tiled = tiles_columns(program)
+                if tiled:
+                    settings = []
+                    lines.append(f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {COLUMN_BLOCK}), {COLUMN_WARPS}")
+                    lines.append("n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)")
+                wanted = f"get_sm_count({main}.device)"
+                if tiled:
+                    wanted = f"triton.cdiv({COLUMN_PROGRAMS} * get_sm_count({main}.device), n_tiles)"
                 grid, programs = "n_programs,", "n_programs"
                 if groups:
                     total = self.shapes.size(groups)
                     lines.append(f"n_groups = {self._size(total)}")
                     settings += [
                         "rows_per_group = n_rows // n_groups",
-                        f"programs_per_group = max(1, min(triton.cdiv(get_sm_count({main}.device), n_groups), rows_per_group))",
+                        f"programs_per_group = max(1, min(triton.cdiv({wanted}, n_groups), rows_per_group))",
                         "rows_per_program = triton.cdiv(rows_per_group, programs_per_group)",
                     ]
                     lines.append("programs_per_group = 1")
                     programs = "n_programs"
                     settings.append("n_programs = n_groups * programs_per_group")
                 else:
-                    lines.append(f"n_programs = min(get_sm_count({main}.device), n_rows)")
+                    lines.append(f"n_programs = min({wanted}, n_rows)")
                     settings.append("rows_per_program = triton.cdiv(n_rows, n_programs)")
+                if tiled:
+                    grid = "n_programs, n_tiles"
         allocations = [
             f"{stem(n)} = {self._empty(self.tensors[n], program)}" for n in dict.fromkeys(s.tensor for s in program.stores)
         ]
@@ -414,7 +433,8 @@ class WrapperPrinter:
             own = tuple(a for a in tensor.axes if a not in step.program.rows)
             size = self.shapes.size(own)
             scalar = size.same(Quantity())
-            shape = f"({programs},)" if scalar else f"({programs}, {self._size(size)})"
+            parts = f"{programs} * n_tiles" if step.schedule == "row_block" and tiles_columns(step.program) else programs
+            shape = f"({parts},)" if scalar else f"({programs}, {self._size(size)})"
             buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
             text = f"_{stem(name)}"
             if groups and set(tensor.axes) & set(step.program.rows):

@@ -10,7 +10,8 @@ from kernels.passes.names import stem, value_names
 from kernels.passes.padding import choose_padding
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import Cast, Const, Gather, Index, Load, Reduce, RowProgram, Scan, Symbol, Tensor
+from kernels.schedules import tiles_columns
+from kernels.row_program import Cast, Const, Gather, Index, Load, Reduce, RowProgram, Scan, Symbol, Tensor, operands
 
 INLINE_WIDTH = 64
 INDENT = "    "
@@ -40,14 +41,15 @@ class KernelPrinter:
         self.axes = program.node_axes()
         self.rows, self.cols = set(program.rows), set(program.cols)
         self.two_d = schedule == "tile"
+        self.tiled = schedule == "row_block" and tiles_columns(program)
         self.sizes: dict[str, None] = {}
         self.axis_sizes: dict[str, str] = {}
         self.strided = False  # columns are not neighbours in memory: their offsets need 64 bits
         self.symbols: dict[str, Quantity] = {}
         self.pointers = self._pointers()
-        taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars)
         self.symbol_texts = {n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)}
-        self.values = value_names(program, taken | set(self.symbols))
+        self.taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars) | set(self.symbols)
+        self.values = value_names(program, self.taken)
         self.padding = choose_padding(program)
         self.text = KernelText(
             program,
@@ -96,16 +98,21 @@ class KernelPrinter:
         for index, node in enumerate(self.program.nodes):
             if isinstance(node, Const | Symbol | Index):
                 continue
+            if isinstance(node, Reduce) and self.tiled:
+                continue  # summed up in a vector, and reduced once at the end
             if isinstance(node, Load | Gather | Reduce | Scan) or counts[index] > 1:
                 self.text.names[index] = self.values[index]
             elif len(self.text.write(index).text) > INLINE_WIDTH or self._changes_place(index):
                 self.text.names[index] = self.values[index]
+        self.text.names = value_names(self.program, self.taken, set(self.text.names))
+        self.text.helpers.clear()
+        self.text.constants.clear()
 
     def _changes_place(self, index: int) -> bool:
         """A value of the column that only values of rows read: computed once, before the loop over rows."""
         if self.schedule != "row_block" or self.axes[index] & self.rows or not self.axes[index]:
             return False
-        readers = [i for i, n in enumerate(self.program.nodes) if index in _operands(n)]
+        readers = [i for i, n in enumerate(self.program.nodes) if index in operands(n)]
         return any(self.axes[r] & self.rows for r in readers)
 
     # --- offsets ---
@@ -296,12 +303,18 @@ class KernelPrinter:
             suffix = "".join(f"_{c}" for _, c in write.at)
             name = f"{write.tensor}{suffix}_acc"
             vector = bool(set(tensor.axes) & self.cols)
-            shape = "(BLOCK_SIZE,), " if vector else "(), "
-            accumulators.append(f"{name} = tl.zeros({shape}dtype=tl.float32)" if vector else f"{name} = 0.0")
-            value = self.text.write(write.value).text
+            value, total = self.text.write(write.value).text, name
+            node = self.program.nodes[write.value]
+            if self.tiled and isinstance(node, Reduce):
+                # One reduction at the end instead of one a row.
+                value = self.text.write(node.arg).text
+                masked = f"tl.where(mask, {name}, 0.0)" if write.value in self.padding.masked else name
+                total = f"tl.sum({masked}, axis=0)"
+            block = vector or (self.tiled and isinstance(node, Reduce))
+            accumulators.append(f"{name} = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)" if block else f"{name} = 0.0")
             looped.append(f"{name} += {value}")
             target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
-            final.append(f"tl.store({target}, {name}{', mask=mask' if vector else ''})")
+            final.append(f"tl.store({target}, {total}{', mask=mask' if vector else ''})")
         self.sizes["rows_per_program"] = self.sizes["n_cols"] = None
         if group_axes(self.program):
             self.sizes["rows_per_group"] = self.sizes["programs_per_group"] = None
@@ -318,7 +331,8 @@ class KernelPrinter:
             ]
         return [
             *bounds,
-            "col_offsets = tl.arange(0, BLOCK_SIZE)",
+            "col_offsets = "
+            + ("tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)" if self.tiled else "tl.arange(0, BLOCK_SIZE)"),
             "mask = col_offsets < n_cols",
             "",
             *hoisted,
@@ -337,7 +351,7 @@ class KernelPrinter:
         own = self._offset(kept, at)
         size = self._product(kept.axes)
         if size == "1":
-            return "tl.program_id(0)"
+            return "tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)" if self.tiled else "tl.program_id(0)"
         start = f"tl.program_id(0).to(tl.int64) * {_parenthesised(size)}"
         return start if own == "0" else f"{start} + {own}"
 
@@ -351,21 +365,48 @@ class KernelPrinter:
         return "mask" if col else ""
 
     def _statements(self, nodes: range | list[int]) -> list[str]:
+        """Statements in order, each load right before its first use: a vector that waits is registers lost."""
+        allowed = set(nodes)
         lines: list[str] = []
-        for index in nodes:
+        written: set[int] = set()
+
+        def write(index: int) -> None:
+            if index in written or index not in allowed:
+                return
+            written.add(index)
             if index not in self.text.names:
-                continue
-            node = self.program.nodes[index]
-            if isinstance(node, Load):
-                text = self._load(index, node)
-            elif isinstance(node, Gather):
-                text = self._gather(node)
-            elif isinstance(node, Reduce | Scan):
-                text = self._reduce(index, node)
-            else:
-                text = self.text.write(index, definition=True).text
-            lines.append(f"{self.text.names[index]} = {text}")
+                return
+            lines.append(f"{self.text.names[index]} = {self._definition(index)}")
+
+        def loads_of(index: int) -> list[int]:
+            found: list[int] = []
+            stack = list(reversed(operands(self.program.nodes[index])))
+            while stack:
+                node = stack.pop()
+                if isinstance(self.program.nodes[node], Load):
+                    found.append(node)
+                elif node not in self.text.names:
+                    stack.extend(reversed(operands(self.program.nodes[node])))
+            return found
+
+        for index in nodes:
+            if index in self.text.names and not isinstance(self.program.nodes[index], Load):
+                for load in loads_of(index):
+                    write(load)
+                write(index)
+        for index in nodes:  # what only stores read
+            write(index)
         return lines
+
+    def _definition(self, index: int) -> str:
+        node = self.program.nodes[index]
+        if isinstance(node, Load):
+            return self._load(index, node)
+        if isinstance(node, Gather):
+            return self._gather(node)
+        if isinstance(node, Reduce | Scan):
+            return self._reduce(index, node)
+        return self.text.write(index, definition=True).text
 
     def _load(self, index: int, node: Load) -> str:
         tensor = self.program.tensor(node.tensor)
@@ -440,9 +481,3 @@ def _times(one: str, other: str) -> str:
 
 def _parenthesised(text: str) -> str:
     return f"({text})" if " " in text else text
-
-
-def _operands(node: object) -> tuple[int, ...]:
-    from kernels.row_program import operands
-
-    return operands(node)  # type: ignore[arg-type]

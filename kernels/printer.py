@@ -110,6 +110,8 @@ def _forward_doc(derivation: Derivation) -> list[str]:
 
 def _backward_doc(derivation: Derivation) -> list[str]:
     lines: list[str] = []
+    for name, formula in derivation.definitions.items():
+        lines += _wrapped(f"{name} = {formula}")
     for name, formula in derivation.gradient_formulas.items():
         lines += _wrapped(f"d{name} = {formula}")
     return lines

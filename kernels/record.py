@@ -32,6 +32,7 @@ class Record:
     gradients: dict[str, Value]
     forward: tuple[Step, ...]
     backward: tuple[Step, ...]
+    statistics: dict[int, str]  # saved row values: node -> name
 
     def derivation(self, rules: tuple[Rule, ...], casts: tuple[str, ...], results: tuple[str, ...]) -> Derivation:
         op = self.traced.op
@@ -43,6 +44,7 @@ class Record:
             outputs=tuple(self._operand_of(t) for t in self._written("output")),
             forward_formula=self._forward_formula(),
             gradient_formulas=self._gradient_formulas(),
+            definitions=self._definitions(),
             precision_sensitive=self._precision(),
             casts_kept=casts,
             saved=tuple(self._saved(results)),
@@ -127,24 +129,29 @@ class Record:
 
     # --- formulas ---
 
-    def _formulas(self) -> FormulaText:
-        return FormulaText(self.graph.nodes, {t: t for t in self.graph.tensors})
+    def _formulas(self, named: dict[int, str]) -> FormulaText:
+        return FormulaText(self.graph.nodes, {t: t for t in self.graph.tensors}, named)
+
+    def _written_out(self, formula: FormulaText, value: Value) -> str:
+        return _short(", ".join(formula.write(n).text for n in dict.fromkeys(value.elements.values())))
 
     def _forward_formula(self) -> str:
         if self.traced.op.summary:
             return self.traced.op.summary
-        formula = self._formulas()
-        return "; ".join(
-            f"{name} = {_short(', '.join(formula.write(n).text for n in dict.fromkeys(v.elements.values())))}"
-            for name, v in self.outputs.items()
-        )
+        formula = self._formulas({})
+        return "; ".join(f"{name} = {self._written_out(formula, v)}" for name, v in self.outputs.items())
 
     def _gradient_formulas(self) -> dict[str, str]:
-        formula = self._formulas()
-        return {
-            name: _short(", ".join(formula.write(n).text for n in dict.fromkeys(v.elements.values())))
-            for name, v in self.gradients.items()
-        }
+        formula = self._formulas(self.statistics)
+        return {name: self._written_out(formula, v) for name, v in self.gradients.items()}
+
+    def _definitions(self) -> dict[str, str]:
+        """Saved statistics that the gradients' formulas name."""
+        result: dict[str, str] = {}
+        for node, name in self.statistics.items():
+            others = {n: t for n, t in self.statistics.items() if n != node}
+            result[name] = _short(self._formulas(others).write(node).text)
+        return result
 
     # --- numbers ---
 
@@ -249,6 +256,9 @@ def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
         node = traced.nodes[index]
         return len(node.shape) == largest and not any(q.is_number and q.coef == 1 for q in node.shape)
 
+    # With double backward allowed, as in a trace, these two gradients are spelt out; eager runs one kernel for each.
+    fused = {n.sequence for n in traced.nodes if n.op in ("aten.silu.default", "aten.mish.default")} - {None}
+    counted: set[int | None] = set()
     source: dict[int, int] = {}  # what a view looks at
     totals = {False: 0, True: 0}
     kept: set[int] = set()
@@ -259,6 +269,11 @@ def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
             source[node.id] = reads[0] if reads else node.id
             continue
         if node.op in ("input", "tangent") or node.id not in live:
+            continue
+        if node.backward and node.sequence in fused:
+            if node.sequence not in counted:
+                counted.add(node.sequence)
+                totals[True] += 3  # reads the gradient and the input, writes the gradient
             continue
         writes = 1 if full(node.id) or node.dtype == "none" else 0
         totals[node.backward] += sum(1 for r in set(reads) if full(r)) + writes

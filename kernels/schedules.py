@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from kernels.derivation import KernelSchedule
 from kernels.passes.program import live_vectors
-from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan
+from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan, operands
 
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
-FLAT_BLOCK, FLAT_WARPS = 4096, 8
-TILE_BLOCK, TILE_WARPS = 4096, 8
+FLAT_BLOCK, FLAT_WARPS = 1024, 4
+TILE_BLOCK, TILE_WARPS = 2048, 4
+# Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
+COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 1024, 4, 8
 
 
 def is_flat(program: RowProgram) -> bool:
@@ -42,6 +44,17 @@ def sums_columns(program: RowProgram) -> bool:
     return any(set(program.tensor(a.tensor).axes) & cols for a in program.accumulates)
 
 
+def tiles_columns(program: RowProgram) -> bool:
+    """Whether a row block's columns are independent of each other, so that each program can take a tile of them."""
+    if not sums_columns(program) or any(isinstance(n, Scan | Gather) for n in program.nodes):
+        return False
+    partial = {a.value for a in program.accumulates if not set(program.tensor(a.tensor).axes) & set(program.cols)}
+    reads = [o for n in program.nodes for o in operands(n)]
+    return all(
+        index in partial and index not in reads for index, n in enumerate(program.nodes) if isinstance(n, Reduce)
+    )
+
+
 def choose_schedule(program: RowProgram) -> KernelSchedule:
     """The schedule of one kernel, with its reason."""
     vectors = live_vectors(program)
@@ -53,6 +66,15 @@ def choose_schedule(program: RowProgram) -> KernelSchedule:
             block_size=f"{FLAT_BLOCK} elements a program, whatever the width",
             num_warps=str(FLAT_WARPS),
             grid="one program per block of elements",
+        )
+    if tiles_columns(program):
+        return KernelSchedule(
+            name="row_block",
+            why="column gradients are summed over rows, and no row is reduced: a tile of columns a program, many rows each",
+            live_vectors=vectors,
+            block_size=f"{COLUMN_BLOCK} columns a program, whatever the width",
+            num_warps=str(COLUMN_WARPS),
+            grid=f"blocks of rows by tiles of columns, {COLUMN_PROGRAMS} programs a multiprocessor",
         )
     if sums_columns(program):
         return KernelSchedule(

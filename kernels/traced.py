@@ -86,6 +86,7 @@ class TracedNode(Frozen):
     shape: tuple[Quantity, ...] = ()
     backward: bool = Field(default=False, description="whether it belongs to the backward")
     line: int | None = Field(default=None, description="line in the reference, from 1")
+    sequence: int | None = Field(default=None, description="links a backward operation to its forward operation")
     user_cast: bool = Field(default=False, description="a cast that the reference itself writes")
     name: str = Field(default="", description="of an input: the parameter; of a tangent: the output's index")
 
@@ -123,6 +124,10 @@ class TracedOp(Frozen):
         for output in (*self.outputs, *self.gradients):
             if output.node is not None and output.node >= len(self.nodes):
                 raise ValueError(f"output {output.name} refers to node {output.node}, which doesn't exist")
+        names = [*self.axes, *self.tied, *self.fixed, *(s.name for s in self.op.scalars), *(t.name for t in self.op.tensors)]
+        for name in names:
+            if not name.isidentifier():
+                raise ValueError(f"{name!r} is not an identifier")
         known = set(self.axes) | {s.name for s in self.op.scalars}
         for quantity in _quantities(self):
             if not quantity.names <= known:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,46 +20,80 @@ SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
     "/etc/nsswitch.conf", "/etc/OpenCL", "/sys/devices", "/sys/bus", "/sys/class", "/sys/module",
 )  # fmt: skip
+PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 GPU_DEVICES = ("nvidia", "dri", "kfd")
+SHARED_MEMORY_BYTES = 256 * 1024**2
 
-# Run by sh inside fresh namespaces, with positional parameters only: HIDDEN_COUNT, hidden…, WRITABLE_COUNT, writable…, command…
-# Everything mounted is made read-only except the writable folders; homes are covered; then capabilities are dropped.
-_NAMESPACE_SCRIPT = r"""
+# What bubblewrap does, for machines without it: a new root of read-only binds, run by sh inside fresh namespaces with
+# positional parameters only: ROOT CWD, then "link TARGET PATH" | "ro PATH" | "rw PATH" triples and pairs, "run", the command.
+# As real root the child becomes nobody: a root without capabilities could still open the machine's disks.
+_NEW_ROOT = r"""
 set -e
+root=$1 cwd=$2; shift 2
 mount --make-rprivate /
-mount -t proc proc /proc
-hidden=$1; shift
-i=0; while [ "$i" -lt "$hidden" ]; do mount -t tmpfs -o size=1m,mode=755 tmpfs "$1"; shift; i=$((i+1)); done
-writable=$1; shift
-i=0; keep=" "
-while [ "$i" -lt "$writable" ]; do mount --bind "$1" "$1"; keep="$keep$1 "; shift; i=$((i+1)); done
-while read -r _ directory _; do
-  case "$keep" in *" $directory "*) ;; *) mount -o remount,bind,ro "$directory" 2>/dev/null || true ;; esac
-done < /proc/self/mounts
+mount -t tmpfs -o size=16m,mode=755 tmpfs "$root"
+place() {
+  if [ -d "$1" ]; then mkdir -p "$root$1"; else mkdir -p "$(dirname "$root$1")"; [ -e "$root$1" ] || : > "$root$1"; fi
+  mount --rbind "$1" "$root$1"
+}
+mkdir -p "$root/proc" "$root/dev/shm" "$root/tmp"
+mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
+mount -t tmpfs -o size=SHARED,mode=1777 tmpfs "$root/dev/shm"
+ln -s /proc/self/fd "$root/dev/fd"
+while [ "$1" != run ]; do
+  case "$1" in
+    link) mkdir -p "$(dirname "$root$3")"; ln -s "$2" "$root$3"; shift 3 ;;
+    rw) place "$2"; shift 2 ;;
+    ro)
+      place "$2"
+      for flags in ro ro,nosuid ro,nosuid,nodev ro,nosuid,nodev,noexec; do
+        mount -o "remount,bind,$flags" "$root$2" 2>/dev/null && break
+      done
+      shift 2 ;;
+  esac
+done
+shift
+mount -o remount,ro "$root"
 # Not exec: process 1 of a namespace ignores the signals that should kill a child.
-setpriv --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"
+PATH="$PATH:/usr/sbin:/sbin" chroot "$root" /bin/sh -c 'cd "$1" && shift && exec setpriv IDENTITY --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"' sh "$cwd" "$@"
 exit $?
+""".replace("SHARED", str(SHARED_MEMORY_BYTES))
+_AS_NOBODY = f"--reuid={NOBODY} --regid={NOBODY} --clear-groups"
+# Opening the driver and making a context: what a sandbox for a GPU must still allow.
+_GPU_PROBE = """
+import ctypes, sys
+try:
+    library = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    sys.exit(0)  # not CUDA: nothing to probe here
+device, context = ctypes.c_int(), ctypes.c_void_p()
+sys.exit(library.cuInit(0) or library.cuDeviceGet(ctypes.byref(device), 0) or library.cuCtxCreate_v2(ctypes.byref(context), 0, device))
 """
 
 
 def _works(command: Sequence[str]) -> bool:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False).returncode == 0
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
 @functools.cache
-def best_method() -> Method:
-    """The strongest method that works here, found by trying. LIGER_BOT_CONFINEMENT forces a weaker one, for tests."""
+def best_method(*, gpu: bool = False) -> Method:
+    """The strongest method that works here, found by trying; for a GPU, one in which a context can still be made.
+
+    LIGER_BOT_CONFINEMENT forces one, for tests.
+    """
     forced = os.environ.get("LIGER_BOT_CONFINEMENT")
     if forced in ("bubblewrap", "namespaces", "limits"):
         return forced  # type: ignore[return-value]
-    probe = Path("/usr/bin/true") if Path("/usr/bin/true").exists() else Path("/bin/true")
-    if _works(["bwrap", *_bubblewrap_options([], [], Path("/"), gpu=False), "--", str(probe)]):
-        return "bubblewrap"
-    if _works(wrap("namespaces", [str(probe)], readable=[], writable=[], cwd=Path("/"), gpu=False)):
-        return "namespaces"
+    python = Path(sys.executable)
+    probe = [str(python), "-S", "-c", _GPU_PROBE if gpu else ""]
+    for method in ("bubblewrap", "namespaces"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = wrap(method, probe, readable=python_directories(python), writable=[], cwd=Path("/"), gpu=gpu, root=Path(folder))
+            if _works(command):
+                return method
     return "limits"
 
 
@@ -75,28 +110,64 @@ def python_directories(python: Path) -> list[Path]:
 
 
 def wrap(
-    method: Method, command: Sequence[str], *, readable: Sequence[Path], writable: Sequence[Path], cwd: Path, gpu: bool
+    method: Method, command: Sequence[str], *, readable: Sequence[Path], writable: Sequence[Path], cwd: Path, gpu: bool, root: Path
 ) -> list[str]:
-    """The command line that runs `command` confined: no network, only `writable` writable. Environment is the caller's."""
+    """The command line that runs `command` confined: no network, only `writable` writable. Environment is the caller's.
+
+    `root` is an empty folder that a new root may be mounted on, in the child's own mount namespace.
+    """
     if method == "bubblewrap":
         return ["bwrap", *_bubblewrap_options(readable, writable, cwd, gpu=gpu), "--", *command]
     if method == "namespaces":
-        hidden = _hideable([*readable, *writable, Path(command[0])])
-        return [
-            *_dying_with_parent(), "unshare", "--user", "--map-root-user", "--net", "--ipc", "--uts", "--pid", "--mount",
-            "--fork", "--kill-child", "sh", "-c", _NAMESPACE_SCRIPT, "sh",
-            str(len(hidden)), *hidden, str(len(writable)), *map(str, writable), *command,
-        ]  # fmt: skip
+        return _new_root_command(command, readable, writable, cwd, gpu=gpu, root=root)
     if os.geteuid() == 0 and shutil.which("setpriv") and all(_open_to_all(path) for path in [*readable, Path(command[0])]):
-        for directory in writable:
-            os.chown(directory, NOBODY, NOBODY)
-        identity = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
-        return ["setpriv", *identity, "--", *command]
+        _give_to_nobody(writable)
+        return ["setpriv", *_AS_NOBODY.split(), "--no-new-privs", "--", *command]
     return list(command)
 
 
-def _dying_with_parent() -> list[str]:
-    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+def _new_root_command(
+    command: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool, root: Path
+) -> list[str]:
+    placed: list[str] = []
+    for name in SYSTEM_DIRECTORIES:
+        path = Path(name)
+        if path.is_symlink():
+            placed += ["link", str(path.readlink()), name]
+        elif path.exists():
+            placed += ["ro", name]
+    for name in SYSTEM_FILES:
+        if Path(name).exists():
+            placed += ["ro", name]
+    devices = [Path("/dev") / name for name in PLAIN_DEVICES] + (_gpu_devices() if gpu else [])
+    for path in devices:
+        if path.exists():
+            placed += ["rw", str(path)]
+    for path in readable:
+        if not _covered(path):
+            placed += ["ro", str(path)]
+    for path in writable:
+        placed += ["rw", str(path)]
+    privileged = _privileged()
+    if privileged:
+        _give_to_nobody(writable)
+    script = _NEW_ROOT.replace("IDENTITY", _AS_NOBODY if privileged else "")
+    who = [] if privileged else ["--user", "--map-root-user"]
+    return [
+        "setpriv", "--pdeathsig", "KILL", "--", "unshare", *who, "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child",
+        "sh", "-c", script, "sh", str(root), str(cwd), *placed, "run", *command,
+    ]  # fmt: skip
+
+
+@functools.cache
+def _privileged() -> bool:
+    """Whether namespaces can be made as real root; then the child can be made a user who owns nothing."""
+    return os.geteuid() == 0 and _works(["unshare", "--mount", "--pid", "--net", "--fork", "true"])
+
+
+def _give_to_nobody(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        os.chown(folder, NOBODY, NOBODY)
 
 
 def _open_to_all(path: Path) -> bool:
@@ -104,14 +175,8 @@ def _open_to_all(path: Path) -> bool:
     return all(part.stat().st_mode & 0o005 == 0o005 or not part.is_dir() for part in [path, *path.parents])
 
 
-def _hideable(needed: Sequence[Path]) -> list[str]:
-    """Home folders to cover: those that hold nothing the child needs."""
-    candidates = {Path("/root"), Path("/home"), Path.home()}
-    return sorted(
-        str(home)
-        for home in candidates
-        if home.is_dir() and home != Path("/") and not any(path.resolve().is_relative_to(home) or path.is_relative_to(home) for path in needed)
-    )
+def _gpu_devices() -> list[Path]:
+    return [device for device in sorted(Path("/dev").iterdir()) if device.name.startswith(GPU_DEVICES)]
 
 
 def _bubblewrap_options(readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool) -> list[str]:
@@ -124,11 +189,10 @@ def _bubblewrap_options(readable: Sequence[Path], writable: Sequence[Path], cwd:
             options += ["--ro-bind", name, name]
     for name in SYSTEM_FILES:
         options += ["--ro-bind-try", name, name]
-    options += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * 1024**2), "--tmpfs", "/dev/shm", "--dir", "/tmp"]  # noqa: S108 - empty; TMPDIR is elsewhere
-    if gpu:
-        for device in sorted(Path("/dev").iterdir()):
-            if device.name.startswith(GPU_DEVICES):
-                options += ["--dev-bind", str(device), str(device)]
+    options += ["--proc", "/proc", "--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+    options += ["--dir", "/tmp"]  # noqa: S108 - empty; TMPDIR is elsewhere
+    for device in _gpu_devices() if gpu else []:
+        options += ["--dev-bind", str(device), str(device)]
     for path in readable:
         if not _covered(path):
             options += ["--ro-bind", str(path), str(path)]

@@ -88,7 +88,7 @@ def _through_float32(original: Callable[..., TensorHandle], count: int) -> Calla
             return original(self, *args, **kwargs)
         result = original(self, *(_wide(arg) for arg in args[:count]), *args[count:], **kwargs)
         if result.data.dtype == np.bool_:  # a comparison
-            return TensorHandle(result.data, tl.bfloat16)
+            return TensorHandle(result.data, tl.int1)
         return _back(result.data)
 
     return method

@@ -25,6 +25,9 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Device-to-device copy on an H200 (torch 2.11, driver 580), read + written: 4.28 TB/s. Used only for predictions.
 H200_COPY_BYTES_PER_S = 4.28e12
 SLOWER_THAN_INCUMBENT = 1.03  # the design's bound; a larger noise floor widens it
+# Work larger than any L2 cache can't move faster than a copy; a little more is timing noise.
+ALARM_BYTES = 512 * 1024**2
+ALARM_OVER_COPY = 1.15
 PASSES = ("forward", "backward", "full")
 
 
@@ -160,6 +163,8 @@ def _point(timings: Timings, payload: BenchmarkPayload, shape: tuple[int, int], 
         mine = _best(good["candidate"])
         row = [f"{provider} {_best(t):.4f}" for provider, t in good.items() if provider != "candidate again"]
         roofline = f", {moved / (mine * 1e-3) / (timings.copy_tbps * 1e12):.0%} of copy bandwidth" if moved else ""
+        if moved > ALARM_BYTES and moved / (mine * 1e-3) > ALARM_OVER_COPY * timings.copy_tbps * 1e12:
+            broken.append(f"{which} is faster than memory allows: {moved / (mine * 1e-3) / 1e12:.2f} TB/s where a copy makes {timings.copy_tbps:.2f}")
         lines.append(f"{which}: {', '.join(row)} ms; noise {noise:.1%}{roofline}")
         if "eager" in good:
             gains.append(f"{which} {_best(good['eager']) / mine:.2f}x")

@@ -106,15 +106,15 @@ def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> Non
 
 def run_confined(child: Child, on_line: Callable[[str], None] | None = None, method: Method | None = None) -> Ended:
     """Run `child` to its end, its deadline or its limits; `on_line` gets each line of its output as it comes."""
-    method = method or best_method()
+    method = method or best_method(gpu=child.gpu)
     started = time.monotonic()
     with scratch_folder() as own:
-        report, home = own / "observed", own / "home"
-        for folder in (report, home):
+        report, home, root = own / "observed", own / "home", own / "root"
+        for folder in (report, home, root):
             folder.mkdir()
         command = _command(child, report / "boot.json")
         readable = _outermost([*python_directories(child.python), BOOT.parent, child.script.parent, *child.import_path, *child.readable])
-        argv = wrap(method, command, readable=readable, writable=[report, home, *child.writable], cwd=child.cwd, gpu=child.gpu)
+        argv = wrap(method, command, readable=readable, writable=[report, home, *child.writable], cwd=child.cwd, gpu=child.gpu, root=root)
         _adopt_orphans()
         process = subprocess.Popen(
             argv,

@@ -25,8 +25,16 @@ def refusal(refused: Refused) -> str:
 
 
 def clause(text: str) -> str:
-    """Someone's sentence as a part of ours."""
-    return plain(text.strip().rstrip("."))
+    """Someone's sentence as a part of ours: nothing in it acts, and what it puts between backticks is shown as code."""
+    parts = text.strip().rstrip(".").split("`")
+    if len(parts) % 2 == 0:  # a backtick without its partner
+        return plain(text)
+    return "".join(code(part) if number % 2 else _spaced(part) for number, part in enumerate(parts))
+
+
+def _spaced(text: str) -> str:
+    before, after = text[:1].isspace() * " ", text[-1:].isspace() * " "
+    return f"{before}{plain(text)}{after}" if text.strip() else text[:1]
 
 
 def _as_command(suggestion: str) -> str:

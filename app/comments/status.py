@@ -102,7 +102,7 @@ def status_markdown(view: StatusView) -> str:
     """The status comment."""
     parts = [
         marker(view.request_id),
-        f"### {code(view.command)}: {_HEADLINES[view.state]}",
+        f"### {code(view.command)}: {_headline(view)}",
         "\n".join(_stage_line(one) for one in view.stages),
         _next_step(view),
         _gates(view),
@@ -112,6 +112,12 @@ def status_markdown(view: StatusView) -> str:
         f"\n\n<sub>request `{view.request_id}` by {plain(view.requester)} · [details]({view.page_url})</sub>"
     )
     return _within("\n\n".join(part for part in parts if part), MAX_BODY_CHARS - len(ending)) + ending
+
+
+def _headline(view: StatusView) -> str:
+    if view.state is State.rejected and view.failure:
+        return "can't be derived"
+    return _HEADLINES[view.state]
 
 
 def _within(text: str, limit: int) -> str:
@@ -145,7 +151,7 @@ def _next_step(view: StatusView) -> str:
             )
         case State.in_review:
             failed = [
-                one.name
+                plain(one.name)
                 for one in view.gates
                 if one.conclusion in {"failure", "timed_out", "action_required"}
             ]
@@ -156,6 +162,8 @@ def _next_step(view: StatusView) -> str:
                 )
             return f"{look} Everything that blocks has passed."
         case State.failed:
+            return _failure(view)
+        case State.rejected if view.failure:
             return _failure(view)
         case State.rejected | State.cancelled | State.expired:
             by = f" by {plain(view.ended_by)}" if view.ended_by else ""

@@ -7,7 +7,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.localhub import admin, git_http, graphql, pages
 from app.localhub.errors import install_error_replies
-from app.localhub.rest import actions, apps, checks, contents, git_data, issues, pulls, repositories, users
+from app.localhub.rest import (
+    actions,
+    apps,
+    checks,
+    commits,
+    contents,
+    git_data,
+    issues,
+    labels,
+    pulls,
+    reactions,
+    repositories,
+    users,
+)
 from app.localhub.surface import ApiSurface
 
 if TYPE_CHECKING:
@@ -34,7 +47,21 @@ ENTERPRISE_PREFIX = "/api/v3"
 # Order matters where a path parameter takes slashes: `/commits/{ref}/check-runs` before `/commits/{ref}`.
 API_ROUTERS = tuple(
     module.router
-    for module in (apps, users, repositories, issues, pulls, checks, contents, git_data, actions, graphql)
+    for module in (
+        apps,
+        users,
+        repositories,
+        labels,
+        issues,
+        reactions,
+        pulls,
+        checks,
+        commits,
+        contents,
+        git_data,
+        actions,
+        graphql,
+    )
 )
 
 

@@ -69,7 +69,8 @@ class DeliveryWorker:
         """Finish what is being sent; the rest waits in the table."""
         self._stopped.set()
         self._wake.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self._pool.shutdown(wait=True)
         self._client.close()
 

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from app.localhub.actor import ANONYMOUS, WORKFLOWS, Actor, authenticate
 from app.localhub.changes.pushes import refs_changed
 from app.localhub.errors import ApiError
-from app.localhub.git_store import NO_COMMIT
+from app.localhub.git_objects import NO_COMMIT
 from app.localhub.rest.dependencies import context_of
 from app.localhub.tables import Repository
 from app.localhub.transaction import Context, transaction

@@ -9,85 +9,29 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import git
 from git.exc import GitCommandError
-from git.objects import Blob, Commit
+from git.objects import Blob
 
-SHA = re.compile(r"[0-9a-f]{40}")
-REF = re.compile(
-    r"refs/(heads|tags|pull)/(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[^\s~^:?*\[\\\x00-\x20\x7f.-][^\s~^:?*\[\\\x00-\x20\x7f]*(?<![./])"
+from app.localhub.git_objects import (
+    NO_COMMIT,
+    SHA,
+    CommitRecord,
+    Entry,
+    FileChange,
+    GitError,
+    Signature,
+    TreeEdit,
+    commit_record,
+    file_change,
+    tree_entry,
+    valid_ref,
 )
-NO_COMMIT = "0" * 40
+
 HOOK_TEMPLATE = Path(__file__).with_name("pre_receive.sh")
-
-
-class GitError(Exception):
-    """What was asked of git can't be done; the message is fit for an API reply."""
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Who made a commit and when."""
-
-    name: str
-    email: str
-    moment: datetime
-
-
-@dataclass(frozen=True)
-class CommitRecord:
-    """A commit, read."""
-
-    sha: str
-    tree: str
-    parents: tuple[str, ...]
-    message: str
-    author: Signature
-    committer: Signature
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A tree entry: `type` is blob, tree or commit; `size` is None unless a blob."""
-
-    path: str
-    mode: str
-    type: str
-    sha: str
-    size: int | None
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One file of a diff. `patch` starts at its first hunk and is None for binary files."""
-
-    path: str
-    previous_path: str | None
-    status: str  # added, removed, modified, renamed
-    sha: str | None
-    additions: int
-    deletions: int
-    patch: str | None
-
-
-@dataclass(frozen=True)
-class TreeEdit:
-    """One entry of a new tree: `sha` None removes the path."""
-
-    path: str
-    mode: str
-    type: str
-    sha: str | None
-
-
-def valid_ref(ref: str) -> bool:
-    """Whether `ref` is a full name that git accepts."""
-    return bool(REF.fullmatch(ref))
 
 
 class GitStore:
@@ -235,7 +179,7 @@ class GitStore:
         if self.object_type(repository_id, sha) != "commit":
             return None
         with self._open(repository_id) as repo:
-            return _record(repo.commit(sha))
+            return commit_record(repo.commit(sha))
 
     def commits(
         self,
@@ -249,7 +193,7 @@ class GitStore:
         span = tip if exclude is None or exclude == NO_COMMIT else f"{exclude}..{tip}"
         with self._open(repository_id) as repo:
             return [
-                _record(item)
+                commit_record(item)
                 for item in repo.iter_commits(span, max_count=limit, paths=[path] if path else [])
             ]
 
@@ -260,7 +204,7 @@ class GitStore:
         with self._open(repository_id) as repo:
             flags = ["-r", "-t"] if recursive else []
             listing = repo.git.ls_tree("-l", "-z", *flags, sha, strip_newline_in_stdout=False)
-        return [_entry(line) for line in listing.split("\0") if line]
+        return [tree_entry(line) for line in listing.split("\0") if line]
 
     def entry(self, repository_id: int, commit: str, path: str) -> Entry | None:
         """The entry at `path` of a commit, or None; the empty path is its root tree."""
@@ -272,7 +216,7 @@ class GitStore:
                 "-l", "-z", commit, "--", path.rstrip("/"), strip_newline_in_stdout=False
             )
         lines = [line for line in listing.split("\0") if line]
-        return _entry(lines[0]) if lines else None
+        return tree_entry(lines[0]) if lines else None
 
     def blob(self, repository_id: int, sha: str) -> bytes | None:
         """The bytes of a blob, or None."""
@@ -365,7 +309,7 @@ class GitStore:
         """The files that differ between two commits, renames found, sorted by path."""
         with self._open(repository_id) as repo:
             found = repo.commit(base).diff(repo.commit(head), create_patch=True, find_renames="50%")
-            return sorted((_change(item) for item in found), key=lambda change: change.path)
+            return sorted((file_change(item) for item in found), key=lambda change: change.path)
 
     def diff_text(self, repository_id: int, base: str, head: str) -> str:
         """The whole unified diff."""
@@ -398,48 +342,3 @@ def _identity(author: Signature, committer: Signature) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": committer.email,
         "GIT_COMMITTER_DATE": committer.moment.isoformat(),
     }
-
-
-def _record(commit: Commit) -> CommitRecord:
-    message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
-    return CommitRecord(
-        sha=commit.hexsha,
-        tree=commit.tree.hexsha,
-        parents=tuple(parent.hexsha for parent in commit.parents),
-        message=message.removesuffix("\n"),
-        author=Signature(str(commit.author.name), str(commit.author.email), commit.authored_datetime),
-        committer=Signature(
-            str(commit.committer.name), str(commit.committer.email), commit.committed_datetime
-        ),
-    )
-
-
-def _entry(line: str) -> Entry:
-    head, path = line.split("\t", 1)
-    mode, kind, sha, size = head.split()
-    return Entry(path, mode, kind, sha, None if size == "-" else int(size))
-
-
-def _change(diff: git.Diff) -> FileChange:
-    text = diff.diff if isinstance(diff.diff, str) else (diff.diff or b"").decode("utf-8", "replace")
-    binary = text.startswith("Binary files")
-    lines = [] if binary else text.splitlines()
-    status = (
-        "added"
-        if diff.new_file
-        else "removed"
-        if diff.deleted_file
-        else "renamed"
-        if diff.renamed_file
-        else "modified"
-    )
-    blob = diff.a_blob if diff.deleted_file else diff.b_blob
-    return FileChange(
-        path=str(diff.a_path if diff.deleted_file else diff.b_path),
-        previous_path=str(diff.a_path) if diff.renamed_file else None,
-        status=status,
-        sha=blob.hexsha if blob else None,
-        additions=sum(line.startswith("+") for line in lines),
-        deletions=sum(line.startswith("-") for line in lines),
-        patch=None if binary or not text else text.removesuffix("\n"),
-    )

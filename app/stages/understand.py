@@ -106,6 +106,9 @@ async def show(ports: Ports, request_id: str) -> None:
 async def stop(ports: Ports, request_id: str, stage: str, failure: dict[str, Any]) -> None:
     """End a request that can't go on, and say why."""
     request = ports.store.request(request_id)
-    if State(request.state) is not State.failed:
-        ports.store.fail(request_id, Stage(stage), failure)
+    if State(request.state) not in {State.failed, State.rejected}:
+        if failure["kind"] == "refused":
+            ports.store.move(request_id, State.rejected, failure["reason"], failure=failure)
+        else:
+            ports.store.fail(request_id, Stage(stage), failure)
     await ports.status.put(request_id)

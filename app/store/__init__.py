@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.database import migrate, open_database
-from app.store.deliveries import MAX_DELIVERY_TRIES, Deliveries
+from app.store.deliveries import MAX_DELIVERY_TRIES, Deliveries, FinishedDelivery, NewDelivery
 from app.store.executors import Executors
 from app.store.history import History
 from app.store.profiles import Profiles
@@ -23,4 +23,13 @@ class Store(Deliveries, Requests, Profiles, Verification, History, Executors):
         return cls(engine)
 
 
-__all__ = ["MAX_DELIVERY_TRIES", "LiveRequestError", "NewRequest", "Store", "now", "request_id"]
+__all__ = [
+    "MAX_DELIVERY_TRIES",
+    "FinishedDelivery",
+    "LiveRequestError",
+    "NewDelivery",
+    "NewRequest",
+    "Store",
+    "now",
+    "request_id",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import delete, or_, select
@@ -13,28 +15,63 @@ from app.tables import Delivery
 MAX_DELIVERY_TRIES = 6
 
 
+@dataclass(frozen=True)
+class NewDelivery:
+    """A delivery as it came in. `guid` is the same when GitHub sends it again."""
+
+    guid: str
+    event: str
+    body: str
+
+
+@dataclass(frozen=True)
+class FinishedDelivery:
+    """A delivery that was processed. state: done or failed."""
+
+    guid: str
+    state: str
+    note: str
+
+
 class Deliveries(Sessions):
     """Kept before they are acknowledged, processed after."""
 
-    def record_delivery(self, guid: str, event: str, body: str) -> bool:
-        """Keep a delivery before it is acknowledged. False when it's known already."""
+    def write_deliveries(
+        self, new: Sequence[NewDelivery], finished: Sequence[FinishedDelivery] = ()
+    ) -> set[str]:
+        """Keep new deliveries and note what came of others, in one transaction; returns which of the new were not known."""
         try:
-            with self._session() as session:
-                session.add(
-                    Delivery(guid=guid, event=event, body=body, received_at=now(), tries=0, next_try_at=None)
-                )
+            return self._write(new, finished)
         except IntegrityError:
-            return False
-        return True
+            # another process keeps one of them at this very moment; the second look sees it
+            return self._write(new, finished)
+
+    def _write(self, new: Sequence[NewDelivery], finished: Sequence[FinishedDelivery]) -> set[str]:
+        with self._session() as session:
+            guids = {one.guid: one for one in new}
+            known = set(session.scalars(select(Delivery.guid).where(Delivery.guid.in_(guids))))
+            fresh = guids.keys() - known
+            for guid in fresh:
+                one = guids[guid]
+                session.add(
+                    Delivery(
+                        guid=guid,
+                        event=one.event,
+                        body=one.body,
+                        received_at=now(),
+                        tries=0,
+                        next_try_at=None,
+                    )
+                )
+            for done in finished:
+                delivery = session.get(Delivery, done.guid)
+                if delivery is not None:
+                    delivery.state, delivery.note = done.state, done.note
+            return fresh
 
     def delivery(self, guid: str) -> Delivery | None:
         with self._session() as session:
             return session.get(Delivery, guid)
-
-    def finish_delivery(self, guid: str, state: str, note: str = "") -> None:
-        with self._session() as session:
-            delivery = session.get_one(Delivery, guid)
-            delivery.state, delivery.note = state, note
 
     def postpone_delivery(self, guid: str, note: str) -> bool:
         """Plan another try of a delivery that failed by no fault of its own. False when it had its tries."""

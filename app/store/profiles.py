@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from agents.profiles import KernelProfile
 from app.states import State
-from app.store.sessions import Sessions, now
+from app.store.sessions import Sessions, add_event, now
 from app.tables import Approval, Profile, Request
 
 
@@ -70,7 +70,7 @@ class Profiles(Sessions):
                 session.add(approval)
                 session.flush()
                 how = "reacted 👍" if approval.by == "reaction" else "commented"
-                _note(
+                add_event(
                     session,
                     approval.request_id,
                     "approval",

@@ -15,6 +15,7 @@ from dbos import DBOS, SetWorkflowID, StepOptions
 
 from agents.conventions import NotAKernelLibrary
 from agents.dev.act import ActFailed
+from agents.dev.analysis import AnalysisFault
 from app.dispatch import BenchError
 from app.github import ForbiddenError, LimitedError, UnreachableError, redact
 from app.policy import REPAIR_ROUNDS, ForbiddenWriteError
@@ -129,7 +130,7 @@ def _cause(error: Exception) -> Exception:
 def _failure(error: Exception) -> dict[str, Any]:
     if isinstance(error, _MISTAKES):
         return {"kind": "mistake", "reason": redact(str(error)).rstrip(".")[:500]}
-    known = isinstance(error, (*_TRANSIENT, RepositoryError, ForbiddenWriteError))
+    known = isinstance(error, (*_TRANSIENT, AnalysisFault, RepositoryError, ForbiddenWriteError))
     # an error that was recorded before a crash comes back with its name, not its type
     name = getattr(error, "name", type(error).__name__)
     reason = redact(str(error))[:500] if known else f"{name} in the service"

@@ -30,17 +30,19 @@ def stem(tensor: str) -> str:
     return tensor
 
 
-def value_names(program: RowProgram, taken: set[str]) -> dict[int, str]:
-    """A unique name for every node that may become a statement; `taken` are the kernel's arguments."""
+def value_names(program: RowProgram, taken: set[str], statements: set[int] | None = None) -> dict[int, str]:
+    """A unique name for every statement (every node, when it isn't known yet); `taken` are the kernel's arguments."""
+    bases: dict[int, str] = {}
+    for index in range(len(program.nodes)):
+        bases[index] = _wanted(program, index, bases)
     used = set(RESERVED) | set(taken)
     names: dict[int, str] = {}
-    for index in range(len(program.nodes)):
-        wanted = _wanted(program, index, names)
-        if keyword.iskeyword(wanted):
+    for index, wanted in bases.items():
+        if statements is not None and index not in statements:
+            continue
+        if keyword.iskeyword(wanted) or wanted in RESERVED:
             wanted += "_value"
         name, count = wanted, 2
-        if name in RESERVED:
-            name = f"{wanted}_value"
         while name in used:
             name, count = f"{wanted}_{count}", count + 1
         used.add(name)
@@ -48,7 +50,7 @@ def value_names(program: RowProgram, taken: set[str]) -> dict[int, str]:
     return names
 
 
-def _wanted(program: RowProgram, index: int, names: dict[int, str]) -> str:  # noqa: C901
+def _wanted(program: RowProgram, index: int, names: dict[int, str]) -> str:
     node = program.nodes[index]
     if isinstance(node, Load):
         suffix = ""
@@ -87,13 +89,41 @@ def _map_name(program: RowProgram, node: Map, names: dict[int, str]) -> str:
         second = program.nodes[node.args[1]]
         if isinstance(second, Map) and second.fn == "sigmoid" and second.args[0] == node.args[0]:
             return _joined("silu", first)
-        return "scaled"
+        return _product_name(program, node)
+    if node.fn == "div" and program.nodes[node.args[1]].kind == "symbol" and first.startswith("total"):
+        return "mean" + first.removeprefix("total")
+    if node.fn in ("add", "sub"):
+        second_name = names[node.args[1]]
+        if node.fn == "sub" and second_name.startswith("mean"):
+            return f"{first}_centered" if len(first) <= LONGEST else "centered"
+        word = "plus" if node.fn == "add" else "minus"
+        if program.nodes[node.args[0]].kind == "load" and program.nodes[node.args[1]].kind == "load":
+            return f"{first}_{word}_{second_name}"
     if node.fn == "maximum" and _is_zero(program, node.args[1]):
         return _joined("relu", first)
     fixed = {"add": "shifted", "sub": "difference", "div": "quotient", "where": "selected", "neg": "negated"}
     if node.fn in fixed:
         return fixed[node.fn]
     return {"maximum": "upper", "minimum": "lower", "not": "outside"}.get(node.fn, "inside")
+
+
+def _product_name(program: RowProgram, node: Map) -> str:
+    """After the loaded factors: an incoming gradient first, else the input that is scaled."""
+    loads: list[str] = []
+    stack = list(node.args)
+    while stack:
+        found = program.nodes[stack.pop()]
+        if isinstance(found, Load):
+            loads.append(found.tensor)
+        elif isinstance(found, Map) and found.fn in ("mul", "div", "neg"):
+            stack.extend(found.args)
+    kinds = {t.name: t.kind for t in program.tensors}
+    for name in sorted(loads, key=lambda n: kinds[n] != "tangent"):
+        if kinds[name] == "tangent":
+            return f"{name}_scaled"
+        if program.role_of(frozenset(program.tensor(name).axes)) == "full":
+            return f"scaled_{name}"
+    return "scaled"
 
 
 def _is_zero(program: RowProgram, node: int) -> bool:

@@ -49,19 +49,33 @@ def choose_padding(program: RowProgram) -> Padding:
     return best
 
 
-def _propagate(
-    program: RowProgram, fill: dict[int, float], axes: list[frozenset[str]], cols: set[str]
-) -> list[float | None]:
-    """The value of each node in a dead lane; None where it isn't known."""
-    values: list[float | None] = []
+class _OfTheRow(float):
+    """Not known, but made of the row's values by sums and products alone: as finite as the row is."""
+
+
+OF_THE_ROW = _OfTheRow("nan")
+LINEAR = {"add", "sub", "mul", "neg", "abs"}
+Lane = float | None  # a number, OF_THE_ROW, or None: anything
+
+
+def _propagate(program: RowProgram, fill: dict[int, float], axes: list[frozenset[str]], cols: set[str]) -> list[Lane]:
+    """The value of each node in a dead lane."""
+    values: list[Lane] = []
     for index, node in enumerate(program.nodes):
-        values.append(fill[index] if index in fill else _value(program, node, values, axes, cols))
+        if index in fill:
+            values.append(fill[index])
+        elif not axes[index] & cols and not isinstance(node, Const):
+            values.append(OF_THE_ROW)
+        else:
+            values.append(_value(node, values))
     return values
 
 
-def _value(
-    program: RowProgram, node: Node, values: list[float | None], axes: list[frozenset[str]], cols: set[str]
-) -> float | None:
+def _known(lane: Lane) -> bool:
+    return lane is not None and lane is not OF_THE_ROW
+
+
+def _value(node: Node, values: list[Lane]) -> Lane:
     if isinstance(node, Const):
         return node.value
     if isinstance(node, Cast):
@@ -69,31 +83,31 @@ def _value(
     if not isinstance(node, Map):
         return None
     args = [values[a] for a in node.args]
-    if node.fn == "mul" and 0.0 in args:
-        other = args[1] if args[0] == 0.0 else args[0]
-        other_id = node.args[1] if args[0] == 0.0 else node.args[0]
-        # 0 times a value of the row: 0, unless that value is inf or NaN, and then the whole row is already.
-        finite = other is not None and math.isfinite(other)
-        return 0.0 if finite or (other is None and not axes[other_id] & cols) else None
-    if node.fn == "where":
-        if args[1] is not None and args[1] == args[2]:
-            return args[1]
-        return None
-    if node.fn == "div" and args[0] == 0.0 and args[1] is None and not axes[node.args[1]] & cols:
+    if all(_known(a) for a in args):
+        return _folded(node.fn, [float(a) for a in args])  # type: ignore[arg-type]
+    if node.fn in ("mul", "div") and args[0] == 0.0 and args[1] is OF_THE_ROW:
+        # 0 times a value of the row is 0, unless that value is inf or NaN, and then the whole row is already.
         return 0.0
-    if node.fn in ("add", "sub") and args[0] == -math.inf and not axes[node.args[1]] & cols:
-        return -math.inf  # -inf plus a row value that is finite
-    if any(a is None for a in args):
-        return None
-    if node.fn == "exp" and args[0] == -math.inf:
+    if node.fn == "mul" and args[1] == 0.0 and args[0] is OF_THE_ROW:
         return 0.0
-    fold = FUNCTIONS[node.fn].fold or CHEAP.get(node.fn)
-    if node.fn in ("maximum", "minimum"):
-        fold = max if node.fn == "maximum" else min
+    if node.fn == "where" and args[1] is not None and args[1] == args[2]:
+        return args[1]
+    if node.fn in ("add", "sub") and args[0] == -math.inf and args[1] is OF_THE_ROW:
+        return -math.inf
+    finite = all(a is OF_THE_ROW or (a is not None and math.isfinite(a)) for a in args)
+    return OF_THE_ROW if node.fn in LINEAR and finite else None
+
+
+def _folded(fn: str, args: list[float]) -> Lane:
+    if fn == "exp" and args[0] == -math.inf:
+        return 0.0
+    if fn in ("maximum", "minimum"):
+        return max(args) if fn == "maximum" else min(args)
+    fold = FUNCTIONS[fn].fold or CHEAP.get(fn)
     if fold is None:
         return None
     try:
-        result = fold(*args)  # type: ignore[arg-type]
+        result = fold(*args)
     except (ValueError, OverflowError):
         return None
-    return None if result != result else result  # noqa: PLR0124 - nan
+    return None if math.isnan(result) else result

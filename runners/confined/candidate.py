@@ -177,7 +177,9 @@ class Runner:
         import triton
 
         self.torch, self.files, self.job = torch, files, job
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = job["device"]
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError("this machine's GPU can't be used inside the sandbox")
         self.watcher = make_watcher(torch)
         self.launches = Launches(triton)
         self.function = getattr(importlib.import_module(job["module"]), job["function_class"])

@@ -1,6 +1,6 @@
 """The judge's process: makes the cases, waits for candidates' results, holds them to the truth, reports verdicts.
 
-Usage (through boot.py): judge.py TARGET.json SEED CASES_FOLDER OUTPUTS_FOLDER VERDICTS_FOLDER [FAMILY…]. It imports ours
+Usage (through boot.py): judge.py TARGET.json SEED CASES_FOLDER OUTPUTS_FOLDER VERDICTS_FOLDER gpu|cpu [FAMILY…]. It imports ours
 and runs the reference, never a candidate. What it reads from OUTPUTS_FOLDER was written by a candidate's sandbox: bytes to
 be bounded and checked.
 """
@@ -296,14 +296,14 @@ def publish(cases: list[Case], folder: Path) -> None:
 
 
 def main() -> None:
-    target_file, seed, cases_folder, outputs_folder, verdicts_folder, *families = sys.argv[1:]
+    target_file, seed, cases_folder, outputs_folder, verdicts_folder, device, *families = sys.argv[1:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     target = KernelTarget.model_validate_json(Path(target_file).read_text())
     cases, verdicts = Path(cases_folder), Path(verdicts_folder)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            judge = Judge(target, int(seed), Path(folder), gpu=torch.cuda.is_available(), families=families)
+            judge = Judge(target, int(seed), Path(folder), gpu=device == "gpu", families=families)
             publish(judge.prepare(), cases)
         except Exception as error:  # noqa: BLE001 - the reference is a person's code
             _answer(verdicts / "refusal.json", f"the reference can't be run: {type(error).__name__}: {error}")

@@ -64,7 +64,7 @@ class Gauntlet:
         output.mkdir()
         job = {
             "module": target.module, "function_class": target.function_class, "kernels": target.kernels,
-            "call_order": target.call_order, "families": list(families),
+            "call_order": target.call_order, "families": list(families), "device": "cuda" if self.gpu else "cpu",
         }  # fmt: skip
         (given / "job.json").write_text(json.dumps(job))
         cases = self.folder / "cases"
@@ -133,7 +133,7 @@ def gauntlet_of(
         limits = Limits(deadline_s=deadline_s, memory_bytes=memory_bytes, processes=512 if gpu else 64)
         judge = Child(
             script=HERE / "judge.py",
-            arguments=[str(scratch / "target.json"), str(seed), str(cases), str(outputs), str(verdicts), *families],
+            arguments=[str(scratch / "target.json"), str(seed), str(cases), str(outputs), str(verdicts), "gpu" if gpu else "cpu", *families],
             cwd=verdicts,
             limits=limits,
             import_path=[OWN_ROOT, *site_packages(Path(sys.executable))],

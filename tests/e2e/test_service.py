@@ -185,7 +185,7 @@ def test_what_can_not_be_derived_says_why_and_what_to_do(here: Scene, comment: s
     issue = here.open_issue()
     here.comment(issue, comment.replace("{hub}", here.served.url))
     status = here.wait_for_comment(issue, answer)
-    assert "stopped" in status["body"]
+    assert "can't be derived" in status["body"]
 
 
 def test_comments_that_are_not_for_the_bot_are_left_alone(here: Scene):
@@ -291,5 +291,5 @@ def test_a_repository_that_is_not_a_kernel_library_is_told_so(tmp_path: Path):
     with scene(tmp_path, files, "acme/recipes") as elsewhere:
         issue = elsewhere.open_issue()
         elsewhere.comment(issue, "/liger dev relu2")
-        status = elsewhere.wait_for_comment(issue, "stopped")
+        status = elsewhere.wait_for_comment(issue, "can't be derived")
         assert "our fault" not in status["body"]

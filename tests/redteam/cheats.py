@@ -123,8 +123,7 @@ CHEATS = (
     Change(
         "asks for more shared memory than there is", "relu_squared",
         (
-            ("relu_x * relu_x, mask=mask)", "relu_x * relu_x + tl.sum(tl.dot(tl.load(X_ptr + tile), tl.load(Y_ptr + tile))) * 0.0, mask=mask)"),
-            ("    relu_x = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)\n    tl.store(Y_ptr", "    tile = tl.arange(0, 512)[:, None] * 512 + tl.arange(0, 512)[None, :]\n    relu_x = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)\n    tl.store(Y_ptr"),
+            ("relu_x * relu_x, mask=mask)", "relu_x * relu_x + 0.0 * tl.max(tl.histogram(col_offsets, 65536)), mask=mask)"),
         ),
         ("compile",), row=9,
     ),

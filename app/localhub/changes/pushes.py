@@ -6,7 +6,7 @@ from app.localhub import events
 from app.localhub.changes.checks import request_suites
 from app.localhub.changes.pulls import base_moved, close_pull, find_pulls, head_moved
 from app.localhub.clock import stamp
-from app.localhub.git_store import NO_COMMIT, CommitRecord
+from app.localhub.git_objects import NO_COMMIT, CommitRecord
 from app.localhub.payloads.git_data import account_by_email, simple_commit
 from app.localhub.tables import Repository
 from app.localhub.transaction import Transaction

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from app.localhub.errors import invalid
-from app.localhub.git_store import Signature
+from app.localhub.git_objects import Signature
 from app.localhub.tables import Account, Collaborator, Label, Repository
 from app.localhub.transaction import Transaction
 

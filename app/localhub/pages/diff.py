@@ -11,7 +11,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
-from app.localhub.git_store import FileChange
+from app.localhub.git_objects import FileChange
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 MAX_LINES = 3000

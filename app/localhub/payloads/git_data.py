@@ -7,7 +7,7 @@ from urllib.parse import quote
 from sqlalchemy import select
 
 from app.localhub.clock import git_stamp
-from app.localhub.git_store import CommitRecord, Entry, FileChange, Signature
+from app.localhub.git_objects import CommitRecord, Entry, FileChange, Signature
 from app.localhub.payloads.accounts import user
 from app.localhub.payloads.repositories import api_path
 from app.localhub.tables import Account, Repository

@@ -131,7 +131,7 @@ def _narrowed(tx: Transaction, row: Installation, body: TokenRequest) -> list[Re
 
 
 def _granted(row: Installation, wanted: dict[str, str] | None) -> dict[str, str]:
-    if wanted is None:
+    if not wanted:  # PyGithub sends an empty object for "all"
         return dict(row.permissions)
     for name, access in wanted.items():
         if access not in LEVELS or LEVELS.index(access) > LEVELS.index(row.permissions.get(name, "none")):

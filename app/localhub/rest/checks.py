@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from app.localhub.changes import checks as changes
 from app.localhub.errors import ApiError, not_found
 from app.localhub.payloads import checks as payloads
+from app.localhub.rest.commits import commit_named
 from app.localhub.rest.dependencies import Paged, Read, Write
-from app.localhub.rest.git_data import commit_named
 from app.localhub.tables import App, CheckRun, CheckSuite, Repository
 from app.localhub.transaction import Transaction
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from app.localhub.changes.pushes import refs_changed
 from app.localhub.changes.repositories import signature
 from app.localhub.errors import ApiError, not_accessible, not_found
-from app.localhub.git_store import Entry, GitError, TreeEdit
+from app.localhub.git_objects import Entry, GitError, TreeEdit
 from app.localhub.payloads import git_data as payloads
 from app.localhub.rest.dependencies import Read, Write
 from app.localhub.rest.git_data import decoded

@@ -1,8 +1,8 @@
 """Routes of issues, comments, their labels and reactions."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from sqlalchemy import select
@@ -14,7 +14,7 @@ from app.localhub.clock import parse_stamp, stamp
 from app.localhub.errors import ApiError, not_found
 from app.localhub.payloads import issues as payloads
 from app.localhub.rest.dependencies import Paged, Read, Write
-from app.localhub.tables import Comment, Issue, Reaction, Repository
+from app.localhub.tables import Comment, Issue, Repository
 from app.localhub.transaction import Transaction
 
 router = APIRouter(prefix="/repos/{owner}/{repo}")
@@ -148,62 +148,6 @@ def delete_comment(tx: Write, owner: str, repo: str, comment_id: int) -> Respons
     return Response(status_code=204)
 
 
-class ReactionRequest(BaseModel):
-    """A reaction to add."""
-
-    content: Content
-
-
-def _reactions(tx: Transaction, kind: str, number: int, content: str | None, page: Paged) -> JSONResponse:
-    rows = [
-        row for row in payloads.reactions_of(tx, kind, number) if content is None or row.content == content
-    ]
-    return page.of(rows, lambda row: payloads.reaction(tx, row))
-
-
-def _react(tx: Transaction, kind: str, number: int, content: str) -> JSONResponse:
-    row, new = changes.react(tx, kind, number, content)
-    return JSONResponse(payloads.reaction(tx, row), status_code=201 if new else 200)
-
-
-def _unreact(tx: Transaction, kind: str, number: int, reaction_id: int) -> Response:
-    row = tx.session.get(Reaction, reaction_id)
-    if row is None or (row.subject_type, row.subject_id) != (kind, number):
-        raise not_found()
-    if row.account_id != tx.actor.signed_in().id:
-        raise ApiError(403, "You can only delete your own reactions.")
-    tx.session.delete(row)
-    return Response(status_code=204)
-
-
-@router.get("/issues/comments/{comment_id}/reactions")
-def list_comment_reactions(
-    tx: Read,
-    owner: str,
-    repo: str,
-    *,
-    comment_id: int,
-    page: Paged,
-    content: Annotated[Content | None, Query()] = None,
-) -> JSONResponse:
-    row = comment_row(tx, tx.repository(owner, repo, *EITHER), comment_id)
-    return _reactions(tx, "comment", row.id, content, page)
-
-
-@router.post("/issues/comments/{comment_id}/reactions")
-def create_comment_reaction(
-    tx: Write, owner: str, repo: str, comment_id: int, body: ReactionRequest
-) -> JSONResponse:
-    row = comment_row(tx, tx.repository(owner, repo, *EITHER, write=True), comment_id)
-    return _react(tx, "comment", row.id, body.content)
-
-
-@router.delete("/issues/comments/{comment_id}/reactions/{reaction_id}", status_code=204)
-def delete_comment_reaction(tx: Write, owner: str, repo: str, comment_id: int, reaction_id: int) -> Response:
-    row = comment_row(tx, tx.repository(owner, repo, *EITHER, write=True), comment_id)
-    return _unreact(tx, "comment", row.id, reaction_id)
-
-
 @router.get("/issues/{number}")
 def get_issue(tx: Read, owner: str, repo: str, number: int) -> dict[str, Any]:
     return payloads.issue(tx, tx.issue(tx.repository(owner, repo, *EITHER), number))
@@ -264,45 +208,6 @@ def create_comment(tx: Write, owner: str, repo: str, number: int, body: BodyRequ
     return payloads.comment(tx, changes.create_comment(tx, row, body.body))
 
 
-class LabelsRequest(BaseModel):
-    """Labels by name."""
-
-    labels: list[str] = []
-
-
-@router.get("/issues/{number}/labels")
-def list_issue_labels(tx: Read, owner: str, repo: str, number: int, page: Paged) -> JSONResponse:
-    repository = tx.repository(owner, repo, *EITHER)
-    return page.of(tx.issue(repository, number).labels, lambda item: payloads.label(tx, repository, item))
-
-
-@router.post("/issues/{number}/labels")
-def add_labels(tx: Write, owner: str, repo: str, number: int, body: LabelsRequest) -> list[dict[str, Any]]:
-    repository = tx.repository(owner, repo, *EITHER, write=True, role="write")
-    row = tx.issue(repository, number)
-    changes.set_labels(tx, row, [*(item.name for item in row.labels), *body.labels])
-    return [payloads.label(tx, repository, item) for item in row.labels]
-
-
-@router.put("/issues/{number}/labels")
-def put_labels(tx: Write, owner: str, repo: str, number: int, body: LabelsRequest) -> list[dict[str, Any]]:
-    repository = tx.repository(owner, repo, *EITHER, write=True, role="write")
-    row = tx.issue(repository, number)
-    changes.set_labels(tx, row, body.labels)
-    return [payloads.label(tx, repository, item) for item in row.labels]
-
-
-@router.delete("/issues/{number}/labels/{name}")
-def remove_label(tx: Write, owner: str, repo: str, number: int, name: str) -> list[dict[str, Any]]:
-    repository = tx.repository(owner, repo, *EITHER, write=True, role="write")
-    row = tx.issue(repository, number)
-    kept = [item.name for item in row.labels if item.name.lower() != name.lower()]
-    if len(kept) == len(row.labels):
-        raise ApiError(404, "Label does not exist")
-    changes.set_labels(tx, row, kept)
-    return [payloads.label(tx, repository, item) for item in row.labels]
-
-
 @router.put("/issues/{number}/lock", status_code=204)
 def lock_issue(tx: Write, owner: str, repo: str, number: int) -> Response:
     tx.issue(tx.repository(owner, repo, *EITHER, write=True, role="write"), number).locked = True
@@ -313,31 +218,3 @@ def lock_issue(tx: Write, owner: str, repo: str, number: int) -> Response:
 def unlock_issue(tx: Write, owner: str, repo: str, number: int) -> Response:
     tx.issue(tx.repository(owner, repo, *EITHER, write=True, role="write"), number).locked = False
     return Response(status_code=204)
-
-
-@router.get("/issues/{number}/reactions")
-def list_issue_reactions(
-    tx: Read,
-    owner: str,
-    repo: str,
-    *,
-    number: int,
-    page: Paged,
-    content: Annotated[Content | None, Query()] = None,
-) -> JSONResponse:
-    row = tx.issue(tx.repository(owner, repo, *EITHER), number)
-    return _reactions(tx, "issue", row.id, content, page)
-
-
-@router.post("/issues/{number}/reactions")
-def create_issue_reaction(
-    tx: Write, owner: str, repo: str, number: int, body: ReactionRequest
-) -> JSONResponse:
-    row = tx.issue(tx.repository(owner, repo, *EITHER, write=True), number)
-    return _react(tx, "issue", row.id, body.content)
-
-
-@router.delete("/issues/{number}/reactions/{reaction_id}", status_code=204)
-def delete_issue_reaction(tx: Write, owner: str, repo: str, number: int, reaction_id: int) -> Response:
-    row = tx.issue(tx.repository(owner, repo, *EITHER, write=True), number)
-    return _unreact(tx, "issue", row.id, reaction_id)

@@ -9,11 +9,10 @@ from sqlalchemy import select
 
 from app.localhub.actor import ROLE_LEVEL, role_of
 from app.localhub.changes.repositories import set_collaborator
-from app.localhub.errors import ApiError, invalid, not_found
-from app.localhub.payloads import accounts, issues, repositories
+from app.localhub.errors import ApiError, not_found
+from app.localhub.payloads import accounts, repositories
 from app.localhub.rest.dependencies import Paged, Read, Write
-from app.localhub.tables import Account, Collaborator, Label, Repository
-from app.localhub.transaction import Transaction
+from app.localhub.tables import Account, Collaborator
 
 router = APIRouter(prefix="/repos/{owner}/{repo}")
 
@@ -83,48 +82,3 @@ def put_collaborator(
     wanted = (body or RoleRequest()).permission
     set_collaborator(tx, repository, tx.account(login), names.get(wanted, wanted))
     return Response(status_code=204)
-
-
-def _label(tx: Transaction, repository: Repository, name: str) -> Label:
-    row = tx.session.scalar(select(Label).where(Label.repository_id == repository.id, Label.name == name))
-    if row is None:
-        raise not_found()
-    return row
-
-
-@router.get("/labels")
-def list_labels(tx: Read, owner: str, repo: str, page: Paged) -> JSONResponse:
-    repository = tx.repository(owner, repo, "issues", "pull_requests")
-    rows = tx.session.scalars(
-        select(Label).where(Label.repository_id == repository.id).order_by(Label.name)
-    ).all()
-    return page.of(rows, lambda row: issues.label(tx, repository, row))
-
-
-class LabelRequest(BaseModel):
-    """A label to make."""
-
-    name: str
-    color: str = "ededed"
-    description: str | None = None
-
-
-@router.post("/labels", status_code=201)
-def create_label(tx: Write, owner: str, repo: str, body: LabelRequest) -> dict[str, Any]:
-    repository = tx.repository(owner, repo, "issues", "pull_requests", write=True, role="write")
-    if tx.session.scalar(select(Label).where(Label.repository_id == repository.id, Label.name == body.name)):
-        raise invalid("Label", "name", "already_exists")
-    if len(body.color) != 6 or any(character not in "0123456789abcdefABCDEF" for character in body.color):
-        raise invalid("Label", "color", "invalid")
-    row = Label(
-        repository_id=repository.id, name=body.name, color=body.color.lower(), description=body.description
-    )
-    tx.session.add(row)
-    tx.session.flush()
-    return issues.label(tx, repository, row)
-
-
-@router.get("/labels/{name}")
-def get_label(tx: Read, owner: str, repo: str, name: str) -> dict[str, Any]:
-    repository = tx.repository(owner, repo, "issues", "pull_requests")
-    return issues.label(tx, repository, _label(tx, repository, name))

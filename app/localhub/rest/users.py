@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
 
 from app.localhub.errors import ApiError
 from app.localhub.payloads import accounts
@@ -55,5 +56,5 @@ def get_meta() -> dict[str, Any]:
 
 
 @router.get("/zen")
-def get_zen() -> str:
-    return "Keep it logically awesome."
+def get_zen() -> Response:
+    return PlainTextResponse("Keep it logically awesome.")

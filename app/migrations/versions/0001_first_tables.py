@@ -1,4 +1,4 @@
-"""first tables"""
+"""The first tables."""
 
 from __future__ import annotations
 

@@ -156,9 +156,10 @@ class Recorder(httpx.HTTPTransport):
         request.headers["X-GitHub-Api-Version"] = "2022-11-28"
         reply = super().handle_request(request)
         body = reply.read()
-        self.replies.append(
-            (request.method, request.url.path.removeprefix("/api/v3"), reply.status_code, body)
-        )
+        path = request.url.path
+        if path.startswith("/api/v3/"):  # the rest is GraphQL, and files that a reply redirected to
+            shown = body if "json" in reply.headers.get("content-type", "") else b""
+            self.replies.append((request.method, path.removeprefix("/api/v3"), reply.status_code, shown))
         return httpx.Response(reply.status_code, headers=reply.headers, content=body)
 
 
@@ -173,8 +174,8 @@ def _client(world: World, recorder: Recorder, auth: Any) -> GitHub[Any]:
     )
 
 
-# What no published reply describes.
-UNPUBLISHED = {("POST", "/graphql")}
+# What the description leaves out: GraphQL, and the root folder without a slash.
+UNPUBLISHED = {("POST", "/graphql"), ("GET", "/repos/{owner}/{repo}/contents")}
 
 
 def _ask(client: GitHub[Any], method: str, path: str, body: Any = None) -> Any:
@@ -192,7 +193,7 @@ def _visit_the_rest(world: World, app: GitHub[Any], bot: GitHub[Any], owner: Git
     bot_ask, owner_ask = (partial(_ask, client) for client in (bot, owner))
     reads = [
         "", "/branches", "/branches/main", "/git/ref/heads/main", "/git/matching-refs/heads/ma", f"/git/commits/{world.root_sha}",
-        "/git/trees/main?recursive=1", "/readme", "/contents", "/contents/README.md", "/contents/src", "/contents/link", "/commits",
+        "/git/trees/main?recursive=1", "/readme", "/contents/README.md", "/contents/src", "/contents/link", "/commits",
         f"/commits/{sha}", f"/compare/main...{sha}", "/issues?state=all", "/issues/1", "/issues/comments", "/issues/1/comments",
         "/issues/1/labels", "/issues/1/reactions", "/labels", "/labels/bug", "/pulls?state=all", "/pulls/2", "/pulls/2/files",
         "/pulls/2/commits", "/pulls/2/reviews", "/pulls/2/comments", "/pulls/2/merge", f"/commits/{sha}/check-runs",
@@ -210,6 +211,7 @@ def _visit_the_rest(world: World, app: GitHub[Any], bot: GitHub[Any], owner: Git
         "/apps/liger-bot",
         "/versions",
         "/meta",
+        "/zen",
     ):
         owner_ask("GET", path)
 
@@ -294,7 +296,6 @@ def _visit_the_rest(world: World, app: GitHub[Any], bot: GitHub[Any], owner: Git
     _ask(app, "POST", f"/app/hook/deliveries/{delivery}/attempts")
     world.hub.set_collaborator(f"{OWNER}/{REPO}", "maintainer", "admin")
     owner_ask("PUT", f"{repo}/collaborators/stranger", {"permission": "pull"})
-    httpx.get(f"{world.served.api_url}zen")
 
 
 def _unvisited(replies: list[tuple[str, str, int, bytes]]) -> set[tuple[str, str]]:
@@ -325,7 +326,7 @@ def test_every_route_and_every_webhook_is_as_published(
 
     wrong = []
     for method, path, status, body in recorder.replies:
-        assert status < 500 and body[:1] in b"[{", f"{method} {path} {status} {body[:80]!r}"
+        assert status < 500, f"{method} {path} {status}"
         parsed = json.loads(body) if body else None
         problems = description.reply_problems(method, path, status, parsed)
         wrong += [f"{method} {path} {status}: {problem}" for problem in problems]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.localhub.git_store import FileChange
+from app.localhub.git_objects import FileChange
 from app.localhub.pages.diff import rows_of
 from app.localhub.pages.markdown import render_markdown
 from tests.contract.localhub.conftest import OWNER, REPO, World, branch_on
@@ -57,7 +57,8 @@ def test_person_chooses_who_they_are_and_comments(shared: World, browser: Browse
     assert "<strong>there</strong>" in page
     sent = browser.submit(f"{issue}/comments", body="/liger dev relu2\r\n\r\nplease", then="")
     assert sent.headers["Location"] == f"{issue}#new-comment"
-    heard = shared.ear.wait_for("issue_comment", "created")
+    assert shared.hub.deliveries_done()
+    heard = shared.ear.of("issue_comment", "created")
     mine = next(item.body for item in heard if item.body["issue"]["html_url"].endswith(issue))
     assert (mine["comment"]["body"], mine["sender"]["login"]) == (
         "/liger dev relu2\r\n\r\nplease",

@@ -286,4 +286,4 @@ def test_scratch_is_removed_whatever_a_child_left_there() -> None:
 def test_as_another_user_the_commands_still_wrap(tmp_path: Path) -> None:
     """The plain method works for a user without any privilege: the command itself, nothing around it."""
     command = [sys.executable, "-c", "pass"]
-    assert wrap("limits", command, readable=[], writable=[], cwd=tmp_path, gpu=False)[-3:] == command
+    assert wrap("limits", command, readable=[], writable=[], cwd=tmp_path, gpu=False, root=tmp_path)[-3:] == command

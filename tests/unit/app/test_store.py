@@ -12,7 +12,16 @@ from alembic.migration import MigrationContext
 
 from app.database import open_database
 from app.states import IllegalMoveError, Stage, State
-from app.store import MAX_DELIVERY_TRIES, LiveRequestError, NewRequest, Store, now, request_id
+from app.store import (
+    MAX_DELIVERY_TRIES,
+    FinishedDelivery,
+    LiveRequestError,
+    NewDelivery,
+    NewRequest,
+    Store,
+    now,
+    request_id,
+)
 from app.tables import Approval, Table
 
 NEW = NewRequest(
@@ -26,6 +35,9 @@ NEW = NewRequest(
     op_text="relu2",
     op_key="relu_squared",
 )
+
+
+DELIVERY = NewDelivery("guid-1", "issue_comment", "{}")
 
 
 @pytest.fixture
@@ -55,15 +67,15 @@ def test_opening_again_keeps_what_is_there(tmp_path: Path):
 
 
 def test_a_delivery_is_recorded_once(store: Store):
-    assert store.record_delivery("guid-1", "issue_comment", "{}")
-    assert not store.record_delivery("guid-1", "issue_comment", "{}")
+    assert store.write_deliveries([DELIVERY]) == {"guid-1"}
+    assert store.write_deliveries([DELIVERY]) == set()
     assert store.waiting_deliveries() == ["guid-1"]
-    store.finish_delivery("guid-1", "done")
+    store.write_deliveries([], [FinishedDelivery("guid-1", "done", "")])
     assert store.waiting_deliveries() == []
 
 
 def test_a_postponed_delivery_waits_and_is_given_up_in_the_end(store: Store):
-    store.record_delivery("guid-1", "issue_comment", "{}")
+    store.write_deliveries([DELIVERY])
     outcomes = [store.postpone_delivery("guid-1", "no answer") for _ in range(MAX_DELIVERY_TRIES)]
     assert outcomes == [True] * (MAX_DELIVERY_TRIES - 1) + [False]
     assert store.waiting_deliveries() == []

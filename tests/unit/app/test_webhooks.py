@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -13,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.inbox import Inbox
 from app.store import Store
 from app.webhooks import MAX_BODY_BYTES, webhook_routes
 
@@ -29,10 +31,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 async def client(store: Store) -> AsyncIterator[httpx.AsyncClient]:
-    app, submitted = FastAPI(), []
-    app.include_router(webhook_routes(SecretStr(SECRET), store, submitted.append))
+    async def never(_event: str, _body: str) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    app, inbox = FastAPI(), Inbox(store, never)  # so that deliveries stay as they were kept
+    app.include_router(webhook_routes(SecretStr(SECRET), inbox.accept))
+    await inbox.start()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         yield client
+    await inbox.stop()
 
 
 def sign(body: bytes, secret: str = SECRET) -> str:
@@ -55,6 +63,21 @@ async def test_a_signed_delivery_is_stored_before_it_is_acknowledged(client: htt
     answer = await post(client, json.dumps(PAYLOAD).encode())
     assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
     assert store.waiting_deliveries() == ["guid-1"]
+
+
+async def test_deliveries_that_come_together_are_kept_once_each(client: httpx.AsyncClient, store: Store):
+    body = json.dumps(PAYLOAD).encode()
+    answers = await asyncio.gather(
+        *(post(client, body, X_GitHub_Delivery=f"guid-{number % 20}") for number in range(60))
+    )
+    assert sorted(answer.json()["status"] for answer in answers) == ["accepted"] * 20 + ["known"] * 40
+    assert len(store.waiting_deliveries()) == 20
+
+
+async def test_a_delivery_that_can_not_be_kept_is_not_acknowledged(client: httpx.AsyncClient, store: Store):
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE deliveries RENAME TO elsewhere")
+    assert (await post(client, json.dumps(PAYLOAD).encode())).status_code == 503
 
 
 async def test_the_same_delivery_again_is_known(client: httpx.AsyncClient, store: Store):

@@ -1,0 +1,209 @@
+"""Writes docs/performance.md and its plot from the stored results: no number in it was typed by hand.
+
+python -m benchmarks.report
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+PLOT = ROOT / "docs" / "images" / "roofline.png"
+PASSES = ("forward", "backward", "full")
+LARGE_BYTES = 64 * 1024**2
+TARGETS = {"forward": 90.0, "backward": 80.0}
+MUST_BEAT = 1.03  # never more than 3% slower than the incumbent
+
+
+def main() -> None:
+    """Read, write, and say what was written."""
+    gpu = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "h200").glob("*.json"))]
+    records = [record for result in gpu for record in result["records"]]
+    service = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "service").glob("*.json"))
+    ]
+    parts = [
+        "# Performance",
+        "Written by `python -m benchmarks.report` from `benchmarks/results/`; every number was measured, and its environment stands beside it.",
+    ]
+    if service:
+        parts += ["## The service", *[_service(one) for one in service]]
+    if records:
+        _plot(records)
+        parts += ["## Kernels on one H200", *_kernels(gpu, records)]
+    PAGE.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {len(records)} kernel records, {len(service)} service runs")
+
+
+def _service(result: dict[str, Any]) -> str:
+    where, sent, request = result["environment"], result["deliveries"], result["request_medians"]
+    rows = [
+        [
+            "a delivery answered, p50 / p99 / max",
+            f"{sent['at_rate']['p50_ms']} / {sent['at_rate']['p99_ms']} / {sent['at_rate']['max_ms']} ms",
+            f"{sent['at_rate']['n']} deliveries at {sent['at_rate']['rate_per_s']:g} a second",
+        ],
+        [
+            "deliveries a second, flat out",
+            f"{sent['flat_out']['per_s']}",
+            f"p99 {sent['flat_out']['p99_ms']} ms over {sent['flat_out']['n']}",
+        ],
+        ["comment to 👀", f"{request['comment_to_eyes_s']} s", f"median of {request['n']}"],
+        ["comment to profile", f"{request['comment_to_profile_s']} s", f"median of {request['n']}"],
+        ["approval to draft pull request", f"{request['approval_to_pull_s']} s", f"median of {request['n']}"],
+        ["pull request to verdict (CPU)", f"{request['pull_to_verdict_s']} s", f"median of {request['n']}"],
+    ]
+    caption = f"{where['cpu_count']} cores, {where['machine']}, Python {where['python']}, {where['store']}, commit `{where['commit']}`: `{where['command'].strip()}`"
+    return _table(["what", "measured", "how"], rows) + f"\n\n{caption}"
+
+
+def _kernels(results: list[dict[str, Any]], records: list[dict[str, Any]]) -> Iterable[str]:
+    for where in {
+        json.dumps(result["environment"], sort_keys=True): result["environment"] for result in results
+    }.values():
+        yield f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}, Python {where['python']}, commit `{where['commit'] or 'unrecorded'}`: `{where['command']}`"
+    yield "Medians in milliseconds; `x` is the other's time over ours. Roofline: bytes that must move / copy bandwidth measured in the same process / our time."
+    yield _verdict(records)
+    yield f"![Percent of the roofline]({PLOT.relative_to(PAGE.parent)})"
+    for which in PASSES:
+        rows = [_row(record) for record in records if record["pass"] == which]
+        if rows:
+            yield f"### {which}"
+            yield _table(
+                [
+                    "op",
+                    "shape",
+                    "dtype",
+                    "ours",
+                    "roofline",
+                    "eager",
+                    "torch.compile",
+                    "Liger",
+                    "peak MiB (eager)",
+                    "noise",
+                ],
+                rows,
+            )
+    problems = [one for result in results for one in result["problems"]]
+    if problems:
+        yield "### Not measured"
+        yield "\n".join(
+            f"- {one['op']} {one.get('shape', '')}: {one['problem'].splitlines()[0][:200]}"
+            for one in problems
+        )
+
+
+def _row(record: dict[str, Any]) -> list[str]:
+    def against(name: str) -> str:
+        other = record.get(f"{name}_ms")
+        return "" if other is None else f"{other:.4f} ({other / record['candidate_ms']:.2f}x)"
+
+    peak = (
+        f"{record['peak_bytes'] / 2**20:.0f} ({record['eager_peak_bytes'] / 2**20:.0f})"
+        if record["pass"] == "full"
+        else ""
+    )
+    low, high = record["candidate_interval_ms"]
+    ours = f"{record['candidate_ms']:.4f} [{low:.4f}, {high:.4f}]"
+    shape = " x ".join(str(size) for size in record["shape"])
+    return [
+        record["op"],
+        shape,
+        record["dtype"],
+        ours,
+        f"{record['roofline_pct']:.0f}%",
+        against("eager"),
+        against("compile"),
+        against("incumbent"),
+        peak,
+        f"{100 * record['noise_floor']:.1f}%",
+    ]
+
+
+def _verdict(records: list[dict[str, Any]]) -> str:
+    """What holds and what doesn't, counted; the misses are named."""
+    lines = []
+    for which, target in TARGETS.items():
+        large = [one for one in records if one["pass"] == which and one["bytes"] >= LARGE_BYTES]
+        missed = [one for one in large if one["roofline_pct"] < target]
+        named = ", ".join(
+            f"{one['op']} {one['shape'][0]}x{one['shape'][1]} ({one['roofline_pct']:.0f}%)" for one in missed
+        )
+        lines.append(
+            f"- {which} at {target:.0f}% of copy bandwidth or more: {len(large) - len(missed)} of {len(large)} points"
+            + (f"; below: {named}" if named else "")
+        )
+    rivals = [one for one in records if "incumbent_ms" in one]
+    slower = [one for one in rivals if one["candidate_ms"] > MUST_BEAT * one["incumbent_ms"]]
+    named = ", ".join(
+        f"{one['op']} {one['shape'][0]}x{one['shape'][1]} {one['pass']} ({one['incumbent_ms'] / one['candidate_ms']:.2f}x)"
+        for one in slower
+    )
+    if rivals:
+        lines.append(
+            f"- within 3% of Liger's kernel or faster: {len(rivals) - len(slower)} of {len(rivals)} points"
+            + (f"; slower: {named}" if named else "")
+        )
+        full = [one["incumbent_ms"] / one["candidate_ms"] for one in rivals if one["pass"] == "full"]
+        if full:
+            lines.append(
+                f"- geometric mean over Liger's kernels, forward + backward: {math.exp(sum(map(math.log, full)) / len(full)):.2f}x over {len(full)} points"
+            )
+    return "\n".join(lines)
+
+
+def _plot(records: list[dict[str, Any]]) -> None:
+    """Percent of the roofline of each op, losses included, and of its baselines."""
+    shown = [one for one in records if one["pass"] in TARGETS and one["bytes"] >= LARGE_BYTES]
+    figure, axes = plt.subplots(1, 2, figsize=(13, max(4.0, 0.22 * len(shown) / 2)), sharex=True)
+    for axis, which in zip(axes, TARGETS, strict=True):
+        chosen = sorted((one for one in shown if one["pass"] == which), key=lambda one: one["roofline_pct"])
+        labels = [f"{one['op']} {one['shape'][0]}x{one['shape'][1]}" for one in chosen]
+        axis.barh(labels, [one["roofline_pct"] for one in chosen], color="#2f6f9f", label="derived")
+        for name, mark, colour in (
+            ("eager", "|", "#c2452d"),
+            ("compile", "x", "#7a5ea8"),
+            ("incumbent", "d", "#e0a030"),
+        ):
+            points = [
+                (one["roofline_pct"] * one["candidate_ms"] / one[f"{name}_ms"], label)
+                for one, label in zip(chosen, labels, strict=True)
+                if f"{name}_ms" in one
+            ]
+            if points:
+                axis.scatter(
+                    *zip(*points, strict=True),
+                    marker=mark,
+                    color=colour,
+                    zorder=3,
+                    label={"compile": "torch.compile", "incumbent": "Liger"}.get(name, name),
+                )
+        axis.axvline(TARGETS[which], color="#444444", linestyle="--", linewidth=0.8)
+        axis.set_title(f"{which}: percent of copy bandwidth")
+        axis.tick_params(labelsize=7)
+        axis.legend(loc="lower right", fontsize=7)
+    PLOT.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(PLOT, dpi=110)
+    plt.close(figure)
+
+
+def _table(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
