@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS ?=
+# Two processes: the tests mostly wait for one process or another. A file's tests stay together.
+PARALLEL ?= -n 2 --dist loadfile
 
 .PHONY: help setup demo test unit contract e2e browser gpu check format serve hub size clean
 
@@ -24,7 +26,7 @@ demo: setup ## comment to verified draft pull request, on this machine (YES=1 ap
 	@$(BIN)/liger-bot demo $(if $(YES),--yes) $(if $(KEEP),--keep) $(DEMO_FLAGS)
 
 test: setup ## unit, contract, end-to-end and browser tests
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(PARALLEL) --durations=15 $(PYTEST_FLAGS)
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit $(PYTEST_FLAGS)

@@ -42,7 +42,7 @@ class Intake:
         try:
             event = MODELS[event_name].model_validate(json.loads(body))
         except ValidationError as error:
-            return f"not a {event_name} that is understood: {error.error_count()} fields"
+            return f"not an understood {event_name}: {error.error_count()} fields"
         match event:
             case IssueCommentEvent():
                 note = await self._comment(event)

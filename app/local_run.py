@@ -229,7 +229,7 @@ def _commit(record: Record, target: TargetRepository, profile: KernelProfile, ca
     listed = [one.path for one in profile.files]
     message = f"{candidate.commit_message.rstrip()}\n\nProfile: {profile.sha256()}\n"
     record.commit = target.commit(
-        record.base_sha, candidate.files, listed, message, AUTHOR, datetime.now(UTC)
+        record.base_sha, candidate.files, listed=listed, message=message, author=AUTHOR, at=datetime.now(UTC)
     )
     record.branch = branch_name(profile.operation_name, record.commit[:7], 1)
     target.push(record.commit, record.branch, "")

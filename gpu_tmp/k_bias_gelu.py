@@ -59,9 +59,9 @@ def _bias_gelu_forward_kernel(
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + col_offsets, mask=col_mask, other=0.0).to(tl.float32)
-    shifted = x + bias
-    scaled_3 = (shifted + shifted * shifted * GELU_CUBIC * shifted) * SQRT_2_OVER_PI
-    tl.store(Y_ptr + row_idx * n_cols + col_offsets, 0.5 * shifted * (1 + tanh(scaled_3)), mask=mask)
+    x_plus_bias = x + bias
+    shifted = x_plus_bias + x_plus_bias * x_plus_bias * GELU_CUBIC * x_plus_bias
+    tl.store(Y_ptr + row_idx * n_cols + col_offsets, 0.5 * x_plus_bias * (1 + tanh(shifted * SQRT_2_OVER_PI)), mask=mask)
 
 
 @triton.jit
@@ -86,22 +86,23 @@ def _bias_gelu_backward_kernel(
     """
     row_start = tl.program_id(0).to(tl.int64) * rows_per_program
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
-    col_offsets = tl.arange(0, BLOCK_SIZE)
+    col_offsets = tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
 
     bias = tl.load(bias_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        shifted = x + bias
-        shifted_sq = shifted * shifted
-        tanh_scaled_3 = tanh((shifted + shifted_sq * GELU_CUBIC * shifted) * SQRT_2_OVER_PI)
+        x_plus_bias = x + bias
+        x_plus_bias_sq = x_plus_bias * x_plus_bias
+        scaled = (x_plus_bias + x_plus_bias_sq * GELU_CUBIC * x_plus_bias) * SQRT_2_OVER_PI
+        tanh_scaled = tanh(scaled)
+        scaled_2 = 0.5 * x_plus_bias * SQRT_2_OVER_PI * (1 - tanh_scaled * tanh_scaled)
+        shifted = 0.5 * (1 + tanh_scaled) + scaled_2 * (1 + x_plus_bias_sq * GELU_CUBIC_SLOPE)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled_7 = 0.5 * shifted * SQRT_2_OVER_PI * (1 - tanh_scaled_3 * tanh_scaled_3)
-        shifted_5 = 0.5 * (1 + tanh_scaled_3) + scaled_7 * (1 + shifted_sq * GELU_CUBIC_SLOPE)
-        scaled_10 = dy * shifted_5
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, scaled_10, mask=mask)
-        dbias_acc += scaled_10
+        dy_scaled = dy * shifted
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, dy_scaled, mask=mask)
+        dbias_acc += dy_scaled
 
     tl.store(dbias_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dbias_acc, mask=mask)
 
@@ -114,9 +115,9 @@ def bias_gelu_forward(X, bias):
     n_rows = X.shape[:-1].numel()
     if n_rows * n_cols == 0:
         return Y
-    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 4096)
-    BLOCK_ROWS = max(1, min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
-    num_warps = 8
+    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 2048)
+    BLOCK_ROWS = max(1, min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
+    num_warps = 4
     _bias_gelu_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         Y,
         X,
@@ -136,13 +137,14 @@ def bias_gelu_backward(dY, X, bias):
     bias = bias.contiguous()
     n_cols = X.shape[-1]
     n_rows = X.shape[:-1].numel()
-    n_programs = min(get_sm_count(X.device), n_rows)
+    BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), 1024), 4
+    n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)
+    n_programs = min(triton.cdiv(8 * get_sm_count(X.device), n_tiles), n_rows)
     dX = torch.empty_like(X)
     _dbias = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
     if n_rows * n_cols > 0:
-        BLOCK_SIZE, num_warps = calculate_settings(n_cols)
         rows_per_program = triton.cdiv(n_rows, n_programs)
-        _bias_gelu_backward_kernel[(n_programs,)](
+        _bias_gelu_backward_kernel[(n_programs, n_tiles)](
             dX,
             _dbias,
             X,

@@ -85,26 +85,25 @@ def _dyt_backward_kernel(
     """
     row_start = tl.program_id(0).to(tl.int64) * rows_per_program
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
-    col_offsets = tl.arange(0, BLOCK_SIZE)
+    col_offsets = tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
 
     alpha = tl.load(alpha_ptr).to(tl.float32)
     gamma = tl.load(gamma_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    dalpha_acc = 0.0
+    dalpha_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     dgamma_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     dbeta_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        tanh_scaled = tanh(alpha * x)
+        tanh_scaled_x = tanh(alpha * x)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled_4 = gamma * dy * (1 - tanh_scaled * tanh_scaled)
-        dot = tl.sum(scaled_4 * x, axis=0)
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, alpha * scaled_4, mask=mask)
-        dalpha_acc += dot
-        dgamma_acc += dy * tanh_scaled
+        dy_scaled = gamma * dy * (1 - tanh_scaled_x * tanh_scaled_x)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, alpha * dy_scaled, mask=mask)
+        dalpha_acc += dy_scaled * x
+        dgamma_acc += dy * tanh_scaled_x
         dbeta_acc += dy
 
-    tl.store(dalpha_ptr + tl.program_id(0), dalpha_acc)
+    tl.store(dalpha_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), tl.sum(dalpha_acc, axis=0))
     tl.store(dgamma_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dgamma_acc, mask=mask)
     tl.store(dbeta_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dbeta_acc, mask=mask)
 
@@ -119,9 +118,9 @@ def dyt_forward(X, alpha, gamma, beta):
     n_rows = X.shape[:-1].numel()
     if n_rows * n_cols == 0:
         return Y
-    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 4096)
-    BLOCK_ROWS = max(1, min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
-    num_warps = 8
+    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 2048)
+    BLOCK_ROWS = max(1, min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
+    num_warps = 4
     _dyt_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         Y,
         X,
@@ -145,15 +144,16 @@ def dyt_backward(dY, X, alpha, gamma, beta):
     beta = beta.contiguous()
     n_cols = X.shape[-1]
     n_rows = X.shape[:-1].numel()
-    n_programs = min(get_sm_count(X.device), n_rows)
+    BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), 1024), 4
+    n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)
+    n_programs = min(triton.cdiv(8 * get_sm_count(X.device), n_tiles), n_rows)
     dX = torch.empty_like(X)
-    _dalpha = torch.empty((n_programs,), dtype=torch.float32, device=X.device)
+    _dalpha = torch.empty((n_programs * n_tiles,), dtype=torch.float32, device=X.device)
     _dgamma = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
     _dbeta = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
     if n_rows * n_cols > 0:
-        BLOCK_SIZE, num_warps = calculate_settings(n_cols)
         rows_per_program = triton.cdiv(n_rows, n_programs)
-        _dyt_backward_kernel[(n_programs,)](
+        _dyt_backward_kernel[(n_programs, n_tiles)](
             dX,
             _dalpha,
             _dgamma,

@@ -48,13 +48,13 @@ def _fused_add_rms_norm_forward_kernel(
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     residual = tl.load(residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    x_plus_residual = x + residual
+    total = tl.sum(x_plus_residual * x_plus_residual, axis=0)
+    rstd = tl.rsqrt(total / n_cols + eps)
+    rounded_scaled = (rstd * x_plus_residual).to(X_ptr.dtype.element_ty).to(tl.float32)
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    shifted = x + residual
-    total_shifted_sq = tl.sum(shifted * shifted, axis=0)
-    rstd = tl.rsqrt(total_shifted_sq / n_cols + eps)
-    scaled_2 = weight * (rstd * shifted).to(X_ptr.dtype.element_ty).to(tl.float32)
-    tl.store(y0_ptr + row_idx * n_cols + col_offsets, scaled_2, mask=mask)
-    tl.store(y1_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
+    tl.store(y0_ptr + row_idx * n_cols + col_offsets, weight * rounded_scaled, mask=mask)
+    tl.store(y1_ptr + row_idx * n_cols + col_offsets, x_plus_residual, mask=mask)
     tl.store(rstd_ptr + row_idx, rstd)
 
 
@@ -75,13 +75,12 @@ def _fused_add_rms_norm_backward_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    dx = dy1 + rsqrt(sum((x + residual)²) / n_cols + eps) * weight * dy0 - sum(weight * dy0 * (x + residual)) *
-        rsqrt(sum((x + residual)²) / n_cols + eps) * rsqrt(sum((x + residual)²) / n_cols + eps) * rsqrt(sum((x +
-        residual)²) / n_cols + eps) / n_cols * (x + residual)
-    dresidual = dy1 + rsqrt(sum((x + residual)²) / n_cols + eps) * weight * dy0 - sum(weight * dy0 * (x +
-        residual)) * rsqrt(sum((x + residual)²) / n_cols + eps) * rsqrt(sum((x + residual)²) / n_cols + eps) *
-        rsqrt(sum((x + residual)²) / n_cols + eps) / n_cols * (x + residual)
-    dweight = sum(dy0 * round(rsqrt(sum((x + residual)²) / n_cols + eps) * (x + residual)))
+    rstd = rsqrt(sum((x + residual)²) / n_cols + eps)
+    dx = dy1 + rstd * weight * dy0 - sum(weight * dy0 * (x + residual)) * rstd * rstd * rstd / n_cols * (x +
+        residual)
+    dresidual = dy1 + rstd * weight * dy0 - sum(weight * dy0 * (x + residual)) * rstd * rstd * rstd / n_cols * (x
+        + residual)
+    dweight = sum(dy0 * round(rstd * (x + residual)))
     """
     row_start = tl.program_id(0).to(tl.int64) * rows_per_program
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
@@ -91,13 +90,13 @@ def _fused_add_rms_norm_backward_kernel(
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
-        y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         dy0 = tl.load(dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy0_scaled = weight * dy0
+        y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dot = tl.sum(dy0_scaled * y1, axis=0)
         dy1 = tl.load(dy1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled_2 = weight * dy0
-        dot = tl.sum(scaled_2 * y1, axis=0)
-        shifted = dy1 + (rstd * scaled_2 - dot * rstd * rstd * rstd / n_cols * y1)
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
+        shifted = dy1 + (rstd * dy0_scaled - dot * rstd * rstd * rstd / n_cols * y1)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
         tl.store(dresidual_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
         dweight_acc += dy0 * (rstd * y1).to(X_ptr.dtype.element_ty).to(tl.float32)

@@ -30,9 +30,9 @@ def _geglu_forward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    scaled_a = 0.5 * a * (1 + tanh((a + a * a * GELU_CUBIC * a) * SQRT_2_OVER_PI))
     b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    scaled_5 = 0.5 * a * (1 + tanh((a + a * a * GELU_CUBIC * a) * SQRT_2_OVER_PI))
-    tl.store(Y_ptr + offsets, scaled_5 * b, mask=mask)
+    tl.store(Y_ptr + offsets, scaled_a * b, mask=mask)
 
 
 @triton.jit
@@ -54,15 +54,15 @@ def _geglu_backward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     a_sq = a * a
-    tanh_scaled_3 = tanh((a + a_sq * GELU_CUBIC * a) * SQRT_2_OVER_PI)
-    scaled_4 = 0.5 * a
-    shifted_2 = 1 + tanh_scaled_3
+    tanh_scaled = tanh((a + a_sq * GELU_CUBIC * a) * SQRT_2_OVER_PI)
+    scaled_a = 0.5 * a
+    shifted = 1 + tanh_scaled
+    scaled_a_2 = scaled_a * SQRT_2_OVER_PI * (1 - tanh_scaled * tanh_scaled) * (1 + a_sq * GELU_CUBIC_SLOPE)
+    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    scaled_11 = scaled_4 * SQRT_2_OVER_PI * (1 - tanh_scaled_3 * tanh_scaled_3) * (1 + a_sq * GELU_CUBIC_SLOPE)
-    tl.store(dA_ptr + offsets, dy * b * (0.5 * shifted_2 + scaled_11), mask=mask)
-    tl.store(dB_ptr + offsets, dy * (scaled_4 * shifted_2), mask=mask)
+    tl.store(dA_ptr + offsets, dy * b * (0.5 * shifted + scaled_a_2), mask=mask)
+    tl.store(dB_ptr + offsets, dy * (scaled_a * shifted), mask=mask)
 
 
 def geglu_forward(A, B):
@@ -72,7 +72,7 @@ def geglu_forward(A, B):
     n_elements = A.numel()
     if n_elements == 0:
         return Y
-    BLOCK_SIZE, num_warps = 4096, 8
+    BLOCK_SIZE, num_warps = 1024, 4
     _geglu_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         Y,
         A,
@@ -93,7 +93,7 @@ def geglu_backward(dY, A, B):
     n_elements = A.numel()
     if n_elements == 0:
         return dA, dB
-    BLOCK_SIZE, num_warps = 4096, 8
+    BLOCK_SIZE, num_warps = 1024, 4
     _geglu_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         dA,
         dB,

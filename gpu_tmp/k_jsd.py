@@ -3,20 +3,6 @@ import triton
 import triton.language as tl
 
 
-def calculate_settings(n_cols):
-    BLOCK_SIZE = triton.next_power_of_2(n_cols)
-    if BLOCK_SIZE > 65536:
-        raise RuntimeError(f"a row of {n_cols} columns doesn't fit one block of 65536")
-    num_warps = 4
-    if BLOCK_SIZE >= 32768:
-        num_warps = 32 if torch.version.hip is None else 16
-    elif BLOCK_SIZE >= 8192:
-        num_warps = 16
-    elif BLOCK_SIZE >= 2048:
-        num_warps = 8
-    return BLOCK_SIZE, num_warps
-
-
 @triton.jit
 def _jsd_forward_kernel(
     Y_ptr,
@@ -32,16 +18,20 @@ def _jsd_forward_kernel(
     """
     beta = beta.to(tl.float32)
     row_idx = tl.program_id(0).to(tl.int64)
-    col_offsets = tl.arange(0, BLOCK_SIZE)
-    mask = col_offsets < n_cols
 
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    target = tl.load(target_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    scaled = beta * tl.exp(target)
-    scaled_2 = (1 - beta) * tl.exp(x)
-    log_shifted = tl.log(scaled + scaled_2)
-    total_shifted_2 = tl.sum(tl.where(mask, scaled * (target - log_shifted) + scaled_2 * (x - log_shifted), 0.0), axis=0)
-    tl.store(Y_ptr + tl.program_id(0), total_shifted_2 / n_rows)
+    total_shifted_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        col_offsets = start + tl.arange(0, BLOCK_SIZE)
+        mask = col_offsets < n_cols
+        target = tl.load(target_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        scaled = beta * tl.exp(target)
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        scaled_2 = (1 - beta) * tl.exp(x)
+        log_shifted = tl.log(scaled + scaled_2)
+        total_shifted_acc += tl.where(mask, scaled * (target - log_shifted) + scaled_2 * (x - log_shifted), 0.0)
+    total_shifted = tl.sum(total_shifted_acc, axis=0)
+
+    tl.store(Y_ptr + tl.program_id(0), total_shifted / n_rows)
 
 
 @triton.jit
@@ -66,16 +56,16 @@ def _jsd_backward_kernel(
     mask = offsets < n_elements
 
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     exp_x = tl.exp(x)
+    target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     scaled = beta * tl.exp(target)
     scaled_2 = (1 - beta) * exp_x
     shifted = scaled + scaled_2
     dy = tl.load(dY_ptr).to(tl.float32)
     quotient = dy / n_rows
-    scaled_3 = quotient * scaled_2
-    shifted_2 = (1 - beta) * quotient * (x - tl.log(shifted)) + (1 - beta) * (-scaled_3 - quotient * scaled) / shifted
-    tl.store(dX_ptr + offsets, scaled_3 + shifted_2 * exp_x, mask=mask)
+    dy_scaled = quotient * scaled_2
+    shifted_2 = (1 - beta) * quotient * (x - tl.log(shifted)) + (1 - beta) * (-dy_scaled - quotient * scaled) / shifted
+    tl.store(dX_ptr + offsets, dy_scaled + shifted_2 * exp_x, mask=mask)
 
 
 def jsd_forward(X, target, beta):
@@ -85,7 +75,7 @@ def jsd_forward(X, target, beta):
     n_rows = X.shape[:-1].numel()
     _Y = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
     if n_rows * n_cols > 0:
-        BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+        BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), 4096), 8
         _jsd_forward_kernel[(n_rows,)](
             _Y,
             X,
@@ -108,7 +98,7 @@ def jsd_backward(dY, X, target, beta):
     n_elements = X.numel()
     if n_elements == 0:
         return dX
-    BLOCK_SIZE, num_warps = 4096, 8
+    BLOCK_SIZE, num_warps = 1024, 4
     _jsd_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         dX,
         X,

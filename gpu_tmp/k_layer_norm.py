@@ -47,15 +47,15 @@ def _layer_norm_forward_kernel(
     mask = col_offsets < n_cols
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    total_x = tl.sum(x, axis=0)
+    mean_x = total_x / n_cols
+    x_centered = x - mean_x
+    total_x_centered_sq = tl.sum(tl.where(mask, x_centered * x_centered, 0.0), axis=0)
+    rstd = tl.rsqrt(total_x_centered_sq / n_cols + eps)
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    total_x = tl.sum(x, axis=0)
-    quotient = total_x / n_cols
-    difference = x - quotient
-    total_difference_sq = tl.sum(tl.where(mask, difference * difference, 0.0), axis=0)
-    rstd = tl.rsqrt(total_difference_sq / n_cols + eps)
-    tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * difference) + bias, mask=mask)
-    tl.store(mean_ptr + row_idx, quotient)
+    tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x_centered) + bias, mask=mask)
+    tl.store(mean_ptr + row_idx, mean_x)
     tl.store(rstd_ptr + row_idx, rstd)
 
 
@@ -75,10 +75,11 @@ def _layer_norm_backward_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    dx = rsqrt(sum((x - sum(x) / n_cols)²) / n_cols + eps) * (weight * dy - sum(weight * dy) / n_cols - sum(weight
-        * dy * rsqrt(sum((x - sum(x) / n_cols)²) / n_cols + eps) * (x - sum(x) / n_cols)) / n_cols * rsqrt(sum((x
-        - sum(x) / n_cols)²) / n_cols + eps) * (x - sum(x) / n_cols))
-    dweight = sum(dy * rsqrt(sum((x - sum(x) / n_cols)²) / n_cols + eps) * (x - sum(x) / n_cols))
+    mean = sum(x) / n_cols
+    rstd = rsqrt(sum((x - mean)²) / n_cols + eps)
+    dx = rstd * (weight * dy - sum(weight * dy) / n_cols - sum(weight * dy * rstd * (x - mean)) / n_cols * rstd *
+        (x - mean))
+    dweight = sum(dy * rstd * (x - mean))
     dbias = sum(dy)
     """
     row_start = tl.program_id(0).to(tl.int64) * rows_per_program
@@ -90,15 +91,15 @@ def _layer_norm_backward_kernel(
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         mean = tl.load(mean_ptr + row_idx).to(tl.float32)
-        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         scaled = rstd * (x - mean)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled_2 = weight * dy
-        dot = tl.sum(tl.where(mask, scaled_2 * scaled, 0.0), axis=0)
-        dot_2 = tl.sum(scaled_2, axis=0)
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * (scaled_2 - dot_2 / n_cols - dot / n_cols * scaled), mask=mask)
+        dy_scaled = weight * dy
+        dot = tl.sum(dy_scaled * scaled, axis=0)
+        dot_2 = tl.sum(dy_scaled, axis=0)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * (dy_scaled - dot_2 / n_cols - dot / n_cols * scaled), mask=mask)
         dweight_acc += dy * scaled
         dbias_acc += dy
 

@@ -45,9 +45,9 @@ def _rms_norm_forward_kernel(
     mask = col_offsets < n_cols
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     total_x_sq = tl.sum(x * x, axis=0)
     rstd = tl.rsqrt(total_x_sq / n_cols + eps)
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32), mask=mask)
     tl.store(rstd_ptr + row_idx, rstd)
 
@@ -66,9 +66,9 @@ def _rms_norm_backward_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    dx = rsqrt(sum(x²) / n_cols + eps) * weight * dy - sum(weight * dy * x) * rsqrt(sum(x²) / n_cols + eps) *
-        rsqrt(sum(x²) / n_cols + eps) * rsqrt(sum(x²) / n_cols + eps) / n_cols * x
-    dweight = sum(dy * round(rsqrt(sum(x²) / n_cols + eps) * x))
+    rstd = rsqrt(sum(x²) / n_cols + eps)
+    dx = rstd * weight * dy - sum(weight * dy * x) * rstd * rstd * rstd / n_cols * x
+    dweight = sum(dy * round(rstd * x))
     """
     row_start = tl.program_id(0).to(tl.int64) * rows_per_program
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
@@ -78,12 +78,12 @@ def _rms_norm_backward_kernel(
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled_2 = weight * dy
-        dot = tl.sum(scaled_2 * x, axis=0)
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * scaled_2 - dot * rstd * rstd * rstd / n_cols * x, mask=mask)
+        dy_scaled = weight * dy
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dot = tl.sum(dy_scaled * x, axis=0)
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * dy_scaled - dot * rstd * rstd * rstd / n_cols * x, mask=mask)
         dweight_acc += dy * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32)
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)

@@ -53,8 +53,8 @@ def _softmax_backward_kernel(
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
 
-    y = tl.load(Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dot = tl.sum(dy * y, axis=0)
     tl.store(dX_ptr + row_idx * n_cols + col_offsets, y * (dy - dot), mask=mask)
 

@@ -40,8 +40,8 @@ def _swiglu_backward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     sig_a = tl.sigmoid(a)
+    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(dA_ptr + offsets, dy * b * sig_a * (a * (1 - sig_a) + 1), mask=mask)
     tl.store(dB_ptr + offsets, dy * (a * sig_a), mask=mask)
@@ -54,7 +54,7 @@ def swiglu_forward(A, B):
     n_elements = A.numel()
     if n_elements == 0:
         return Y
-    BLOCK_SIZE, num_warps = 4096, 8
+    BLOCK_SIZE, num_warps = 1024, 4
     _swiglu_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         Y,
         A,
@@ -75,7 +75,7 @@ def swiglu_backward(dY, A, B):
     n_elements = A.numel()
     if n_elements == 0:
         return dA, dB
-    BLOCK_SIZE, num_warps = 4096, 8
+    BLOCK_SIZE, num_warps = 1024, 4
     _swiglu_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         dA,
         dB,

@@ -46,8 +46,8 @@ def _swiglu_packed_backward_kernel(
     mask = row_mask & col_mask
 
     x_first = tl.load(X_ptr + row_idx * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    x_second = tl.load(X_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     sig_x_first = tl.sigmoid(x_first)
+    x_second = tl.load(X_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(dX_ptr + row_idx * (2 * n_cols) + col_offsets, dy * x_second * sig_x_first * (x_first * (1 - sig_x_first) + 1), mask=mask)
     tl.store(dX_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, dy * (x_first * sig_x_first), mask=mask)
@@ -60,9 +60,9 @@ def swiglu_packed_forward(X):
     Y = torch.empty((*X.shape[:-1], n_cols), dtype=X.dtype, device=X.device)
     if n_rows * n_cols == 0:
         return Y
-    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 4096)
-    BLOCK_ROWS = max(1, min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
-    num_warps = 8
+    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 2048)
+    BLOCK_ROWS = max(1, min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
+    num_warps = 4
     _swiglu_packed_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         Y,
         X,
@@ -83,9 +83,9 @@ def swiglu_packed_backward(dY, X):
     n_rows = X.shape[:-1].numel()
     if n_rows * n_cols == 0:
         return dX
-    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 4096)
-    BLOCK_ROWS = max(1, min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
-    num_warps = 8
+    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 2048)
+    BLOCK_ROWS = max(1, min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows)))
+    num_warps = 4
     _swiglu_packed_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         dX,
         X,

@@ -11,6 +11,7 @@ from kernels.passes.final_sums import sums_last
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout, candidate_layouts
 from kernels.passes.lower import Lowered, lower
+from kernels.passes.one_hot import close_one_hot_sums
 from kernels.passes.products import flatten_products
 from kernels.passes.rewrite import copy, reachable, rebuild
 from kernels.passes.rewrite import renamed as with_names
@@ -25,12 +26,15 @@ from kernels.traced import TracedOp
 MAX_SAVED_ROWS = 16
 
 
-def derive(traced: TracedOp) -> Derivation:
-    """Derive forward and backward. Raises Unsupported for what the rules can't express."""
+def derive(traced: TracedOp, *, wide_rows: bool = False) -> Derivation:
+    """Derive forward and backward. Raises Unsupported for what the rules can't express.
+
+    wide_rows: rows may be wider than one block (65536 columns): every row is read in blocks.
+    """
     _check_names(traced.op)
     if not traced.outputs:
         raise Unsupported("the reference returns nothing", needed="a result")
-    return Deriver(traced).run()
+    return Deriver(traced, wide_rows=wide_rows).run()
 
 
 def _check_names(op: OpSpec) -> None:
@@ -47,8 +51,8 @@ def _check_names(op: OpSpec) -> None:
 class Deriver:
     """The passes in order, over one graph that grows and is rewritten."""
 
-    def __init__(self, traced: TracedOp):
-        self.traced, self.op = traced, traced.op
+    def __init__(self, traced: TracedOp, *, wide_rows: bool = False):
+        self.traced, self.op, self.wide_rows = traced, traced.op, wide_rows
         self.rules: list[Rule] = []
 
     def run(self) -> Derivation:
@@ -57,11 +61,14 @@ class Deriver:
         self.outputs = self._named_outputs(lowered)
         self.gradients = {n: v for n, v in lowered.gradients.items()}
         self._rename_tangents()
+        self._apply(close_one_hot_sums, "one-hot sums", "a sum over a one-hot row is its element")
         self._merge_sums()
-        self._apply(lambda g, roots: simplify_branches(g, roots), "branches", "inside a condition its consequences are used")
+        self._apply(simplify_branches, "branches", "inside a condition its consequences are used")
         layout = candidate_layouts(self.graph, self._roots(), [v.dims for v in self.outputs.values()])[0]
         cols = set(layout.cols)
         self._apply(lambda g, roots: flatten_products(g, roots, cols), "products", "constants merged, row values first")
+        # A loss reads rows as wide as a vocabulary and keeps nothing of that width.
+        self.wide_rows |= not any(self.graph.axes_of[n] & cols for v in self.outputs.values() for n in v.elements.values())
         self.saved_statistics: dict[int, Tensor] = {}
         backward = self._backward_stages(layout)
         forward = self._forward_stages()
@@ -218,6 +225,8 @@ class Deriver:
             return self._free("row_max" if found.fn == "max" else "row_sum")
         if isinstance(found, Map) and found.fn == "div":
             return self._free("mean")
+        if isinstance(found, Map) and found.fn == "log":
+            return self._free("log_sum")
         return self._free(f"stat_{index}")
 
     def _free(self, name: str) -> str:
@@ -230,11 +239,13 @@ class Deriver:
     # --- the record ---
 
     def _derivation(self, lowered: Lowered, forward: list[Stage], backward: list[Stage]) -> Derivation:
-        forward_steps, backward_steps = _steps(forward), _steps(backward)
+        forward_steps, backward_steps = self._steps(forward), self._steps(backward)
         statistics = {node: tensor.name for node, tensor in self.saved_statistics.items()}
         record = Record(self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics)
         return record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
 
-
-def _steps(stages: list[Stage]) -> tuple[Step, ...]:
-    return tuple(Step(program=s.program, schedule=None if s.host else choose_schedule(s.program)) for s in stages)
+    def _steps(self, stages: list[Stage]) -> tuple[Step, ...]:
+        return tuple(
+            Step(program=s.program, schedule=None if s.host else choose_schedule(s.program, wide_rows=self.wide_rows))
+            for s in stages
+        )

@@ -51,6 +51,18 @@ def atan(x):
     angle = start + (tail * z * reduced + reduced)
     return tl.where(x < 0, -angle, angle)
 ''',
+    "larger": '''
+@triton.jit
+def larger(a, b):
+    # tl.max drops NaN; torch.amax keeps it
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    "smaller": '''
+@triton.jit
+def smaller(a, b):
+    # tl.min drops NaN; torch.amin keeps it
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
     "softplus": '''
 @triton.jit
 def softplus(x):
@@ -76,6 +88,7 @@ CONSTANTS: dict[str, tuple[float, str]] = {
     "SELU_SCALE": (1.0507009873554805, "SELU's scale"),
     "SELU_ALPHA": (1.6732632423543772, "SELU's alpha"),
     "SELU_ALPHA_SCALE": (1.7580993408473766, "SELU's alpha * scale"),
+    "LOWEST": (-3.4028234663852886e38, "the lowest fp32: like -inf, but LOWEST - LOWEST is 0"),
     "LN_2": (0.6931471805599453, "log(2)"),
     "LOG2_E": (1.4426950408889634, "1 / log(2)"),
 }

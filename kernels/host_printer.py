@@ -22,6 +22,8 @@ from kernels.schedules import (
     COLUMN_WARPS,
     FLAT_BLOCK,
     FLAT_WARPS,
+    LOOP_BLOCK,
+    LOOP_WARPS,
     TILE_BLOCK,
     TILE_WARPS,
     tiles_columns,
@@ -308,6 +310,8 @@ class WrapperPrinter:
             lines += self._grid_sizes(program)
             count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
             settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
+            if step.schedule == "looped_row":
+                settings = [f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {LOOP_BLOCK}), {LOOP_WARPS}"]
             if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
@@ -463,7 +467,7 @@ class WrapperPrinter:
         mixed = any(ROWS in t.axes and t.kind == "partial" for t in program.tensors)
         writer = HostText(program, self._host_number, frozenset(star if mixed else ()))
         lines: list[str] = []
-        for store in program.stores:
+        for store in sorted(program.stores, key=lambda s: s.value):
             tensor = self.tensors[store.tensor]
             text, axes = writer.write(store.value)
             wanted = tensor.axes
@@ -474,6 +478,8 @@ class WrapperPrinter:
             if wanted and (len(wanted) != len(tensor.dims) or (mixed and self.shapes.star(tensor))):
                 result = f".view({self._shape(tensor)})" + result
             lines.append(f"{stem(store.tensor)} = {text.at(ATOM) if result else written}{result}")
+            if not result:
+                writer.named[store.value] = (stem(store.tensor), axes)
         return lines
 
     def _host_number(self, quantity: Quantity) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernels.derivation import Unsupported
 from kernels.expressions import ADD, ATOM, COMPARE, INFIX, MUL, OR, UNARY, Text
@@ -27,9 +27,13 @@ class HostText:
     program: RowProgram
     size: object  # Callable[[Quantity], str]: a quantity as host code
     flattened: frozenset[str]  # tensors whose leading dimensions are still unflattened
+    named: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # values that a variable holds already
 
     def write(self, node: int) -> tuple[Text, tuple[str, ...]]:
         """The expression and the axes of its dimensions."""
+        if node in self.named:
+            name, axes = self.named[node]
+            return Text(name, ATOM), axes
         found = self.program.nodes[node]
         if isinstance(found, Const):
             return Text(_number(found.value), ATOM if found.value >= 0 else UNARY), ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernels.expressions import ATOM, KernelText, count_uses
@@ -11,7 +12,21 @@ from kernels.passes.padding import choose_padding
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
 from kernels.schedules import tiles_columns
-from kernels.row_program import Cast, Const, Gather, Index, Load, Reduce, RowProgram, Scan, Symbol, Tensor, operands
+from kernels.row_program import (
+    Cast,
+    Const,
+    Gather,
+    Index,
+    Load,
+    Map,
+    Reduce,
+    RowProgram,
+    Scan,
+    Store,
+    Symbol,
+    Tensor,
+    operands,
+)
 
 INLINE_WIDTH = 64
 INDENT = "    "
@@ -212,6 +227,7 @@ class KernelPrinter:
             "tile": self._tile,
             "persistent_row": self._persistent_row,
             "row_block": self._row_block,
+            "looped_row": self._looped_row,
         }[self.schedule]()
         scalars = [s for s in self.program.scalars if self._mentions(body, s)]
         if self.strided:
@@ -289,6 +305,84 @@ class KernelPrinter:
             "",
             *body,
         ]
+
+    def _looped_row(self) -> list[str]:
+        """One loop over the columns for each level of reductions; values are computed again in each, rows stay."""
+        nodes = self.program.nodes
+        levels, online = loop_levels(self.program)
+        self.sizes["n_cols"] = None
+        lines = ["row_idx = tl.program_id(0).to(tl.int64)", ""]
+        wide_stores = [s for s in self.program.stores if set(self.program.tensor(s.tensor).axes) & self.cols]
+        for level in range(max(levels, default=0) + 1):
+            reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
+            stores = [s for s in wide_stores if self._available(s.value, levels) == level]
+            narrow = [i for i in range(len(nodes)) if not self.axes[i] & self.cols and not isinstance(nodes[i], Reduce)]
+            lines += self._statements([i for i in narrow if levels[i] == level])
+            if reduces or stores:
+                lines += [*self._column_loop(reduces, stores, online), ""]
+        narrow_stores = [s for s in self.program.stores if s not in wide_stores]
+        return [*lines, *self._stores(narrow_stores), *self._partial_stores()]
+
+    def _column_loop(self, reduces: list[int], stores: list[Store], online: dict[int, int]) -> list[str]:
+        """A loop that accumulates some reductions, a vector each, and what follows it. `online`: sum -> its maximum."""
+        nodes = self.program.nodes
+        before: list[str] = []
+        inside: list[str] = []
+        after: list[str] = []
+        roots = [nodes[i].arg for i in reduces if i not in online]  # type: ignore[union-attr]
+        for i in reduces:
+            node = nodes[i]
+            assert isinstance(node, Reduce)
+            name = self.text.names[i]
+            argument = self._masked_argument(i, node)
+            if i in online.values():
+                continue  # kept together with its sum, below
+            if i in online:
+                largest = self.text.names[online[i]]
+                value = self._masked_argument(online[i], nodes[online[i]])  # type: ignore[arg-type]
+                self.text.constants.add("LOWEST")
+                before.append(f"{largest}_acc = tl.full((BLOCK_SIZE,), LOWEST, dtype=tl.float32)")
+                before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
+                inside.append(f"{largest}_new = tl.maximum({largest}_acc, {value})")
+                rescaled = f"{name}_acc * tl.exp({largest}_acc - {largest}_new)"
+                inside.append(f"{name}_acc = {rescaled} + tl.exp({value} - {largest}_new)")
+                inside.append(f"{largest}_acc = {largest}_new")
+                after.append(f"{largest} = tl.max({largest}_acc, axis=0)")
+                after.append(f"{name} = tl.sum({name}_acc * tl.exp({largest}_acc - {largest}), axis=0)")
+                continue
+            if node.fn == "sum":
+                before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
+                inside.append(f"{name}_acc += {argument}")
+            else:
+                sign = "-" if node.fn == "max" else ""
+                before.append(f'{name}_acc = tl.full((BLOCK_SIZE,), {sign}float("inf"), dtype=tl.float32)')
+                nan = "" if self._nan_is_seen_elsewhere(i) else ", propagate_nan=tl.PropagateNan.ALL"
+                inside.append(f"{name}_acc = tl.{node.fn}imum({name}_acc, {argument}{nan})")
+            after.append(f"{name} = {self._reduced(i, node, f'{name}_acc')}")
+        needed = self._wide_ancestors(roots + [s.value for s in stores])
+        body = [
+            "col_offsets = start + tl.arange(0, BLOCK_SIZE)",
+            "mask = col_offsets < n_cols",
+            *self._statements(sorted(needed)),
+            *inside,
+            *self._stores(stores),
+        ]
+        return [*before, "for start in range(0, n_cols, BLOCK_SIZE):", *(INDENT + line for line in body), *after]
+
+    def _available(self, node: int, levels: list[int]) -> int:
+        return levels[node] + (1 if isinstance(self.program.nodes[node], Reduce) else 0)
+
+    def _wide_ancestors(self, roots: list[int]) -> set[int]:
+        """Values of the columns that the roots are made of: what a loop computes again."""
+        found: set[int] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in found or not self.axes[node] & self.cols:
+                continue
+            found.add(node)
+            stack.extend(operands(self.program.nodes[node]))
+        return found
 
     def _row_block(self) -> list[str]:
         nodes = range(len(self.program.nodes))
@@ -435,20 +529,35 @@ class KernelPrinter:
         text = f"tl.load({address}, mask={condition}, other=0.0)"
         return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
 
-    def _reduce(self, index: int, node: Reduce | Scan) -> str:
+    def _masked_argument(self, index: int, node: Reduce | Scan) -> str:
         argument = self.text.write(node.arg).text
         if index in self.padding.masked:
             identity = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
             argument = f"tl.where(mask, {argument}, {identity[node.fn]})"
+        return argument
+
+    def _reduce(self, index: int, node: Reduce | Scan) -> str:
+        argument = self._masked_argument(index, node)
         if isinstance(node, Scan):
             reverse = ", reverse=True" if node.reverse else ""
             axis = "axis=1" if self.two_d else "axis=0"
             return f"tl.cum{node.fn}({argument}, {axis}{reverse})"
+        return self._reduced(index, node, argument)
+
+    def _reduced(self, index: int, node: Reduce, argument: str) -> str:
+        if node.fn in ("max", "min") and not self._nan_is_seen_elsewhere(index):
+            helper = "larger" if node.fn == "max" else "smaller"
+            self.text.helpers.add(helper)
+            return f"tl.reduce({argument}, 0, {helper})"
         return f"tl.{node.fn}({argument}, {self.text.reduce_axis})"
 
-    def _stores(self) -> list[str]:
+    def _nan_is_seen_elsewhere(self, index: int) -> bool:
+        """Whether a NaN that tl.max drops still reaches the result: through the sum of exp(x - max)."""
+        return any(_own_maximum(self.program, node) == index for node in self.program.nodes)
+
+    def _stores(self, stores: Sequence[Store] | None = None) -> list[str]:
         lines: list[str] = []
-        for store in self.program.stores:
+        for store in self.program.stores if stores is None else stores:
             tensor = self.program.tensor(store.tensor)
             offset = self._offset(tensor, store.at)
             address = f"{stem(store.tensor)}_ptr" + ("" if offset == "0" else f" + {offset}")
@@ -469,6 +578,39 @@ class KernelPrinter:
             return f"tl.full(({shape}), {number}, tl.float32)" if math.isfinite(getattr(node, "value", 0)) else text.text
         _ = ATOM
         return text.text
+
+
+def loop_levels(program: RowProgram) -> tuple[list[int], dict[int, int]]:
+    """For each node the loop that computes it, and the sums that run online: sum of exp(x - max) -> max.
+
+    Whatever needs a reduction comes one loop later. A sum of exponentials shares the loop of its own maximum.
+    """
+    levels: list[int] = []
+    online: dict[int, int] = {}
+    for index, node in enumerate(program.nodes):
+        largest = _own_maximum(program, node)
+        if largest is not None and largest not in online.values():
+            online[index] = largest
+            levels.append(levels[largest])
+            continue
+        ready = [levels[o] + (1 if isinstance(program.nodes[o], Reduce) else 0) for o in operands(node)]
+        levels.append(max(ready, default=0))
+    return levels, online
+
+
+def _own_maximum(program: RowProgram, node: object) -> int | None:
+    """The maximum m of `sum(exp(x - m))` when m is the maximum of that x."""
+    if not isinstance(node, Reduce) or node.fn != "sum":
+        return None
+    inner = program.nodes[node.arg]
+    if not isinstance(inner, Map) or inner.fn != "exp":
+        return None
+    shifted = program.nodes[inner.args[0]]
+    if not isinstance(shifted, Map) or shifted.fn != "sub":
+        return None
+    value, largest = shifted.args
+    found = program.nodes[largest]
+    return largest if isinstance(found, Reduce) and found.fn == "max" and found.arg == value else None
 
 
 def _times(one: str, other: str) -> str:

@@ -14,6 +14,7 @@ from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan, o
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
 FLAT_BLOCK, FLAT_WARPS = 1024, 4
 TILE_BLOCK, TILE_WARPS = 2048, 4
+LOOP_BLOCK, LOOP_WARPS = 4096, 8
 # Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
 COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 1024, 4, 8
 
@@ -55,8 +56,18 @@ def tiles_columns(program: RowProgram) -> bool:
     )
 
 
-def choose_schedule(program: RowProgram) -> KernelSchedule:
-    """The schedule of one kernel, with its reason."""
+def is_looped(program: RowProgram, *, wide_rows: bool = False) -> bool:
+    """Whether a row is read in blocks: it is reduced to something small, or it is known to be too wide for one block."""
+    if sums_columns(program) or any(isinstance(n, Scan) for n in program.nodes):
+        return False
+    if not program.rows or not any(isinstance(n, Reduce) for n in program.nodes):
+        return False
+    writes_rows = any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
+    return wide_rows or not writes_rows
+
+
+def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSchedule:
+    """The schedule of one kernel, with its reason. `wide_rows`: rows don't fit one block."""
     vectors = live_vectors(program)
     if is_flat(program):
         return KernelSchedule(
@@ -84,6 +95,15 @@ def choose_schedule(program: RowProgram) -> KernelSchedule:
             block_size="calculate_settings(n_cols)",
             num_warps="calculate_settings(n_cols)",
             grid="one program per multiprocessor, each with a block of rows",
+        )
+    if is_looped(program, wide_rows=wide_rows):
+        return KernelSchedule(
+            name="looped_row",
+            why="a row may be wider than one block (a vocabulary), and nothing as wide as it is kept: the row is read in blocks",
+            live_vectors=vectors,
+            block_size=f"at most {LOOP_BLOCK} columns at a time",
+            num_warps=str(LOOP_WARPS),
+            grid="one program per row",
         )
     if program.accumulates or any(isinstance(n, Reduce | Scan | Gather) for n in program.nodes):
         return KernelSchedule(

@@ -15,10 +15,17 @@ from runners.protocol import Job, Progress
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m runners", description="Run one job and print its report.")
+    parser = argparse.ArgumentParser(
+        prog="python -m runners", description="Run one job and print its report."
+    )
     parser.add_argument("job", nargs="?", help="a file with the job as JSON; standard input when left out")
     parser.add_argument("--out", type=Path, help="write the report here instead of to standard output")
-    parser.add_argument("--target-python", type=Path, default=Path(os.environ.get("LIGER_BOT_TARGET_PYTHON", sys.executable)), help="interpreter with the target repository's dependencies")
+    parser.add_argument(
+        "--target-python",
+        type=Path,
+        default=Path(os.environ.get("LIGER_BOT_TARGET_PYTHON", sys.executable)),
+        help="interpreter with the target repository's dependencies",
+    )
     parser.add_argument("--environment", action="store_true", help="print this runner's environment and exit")
     arguments = parser.parse_args()
     if arguments.environment:

@@ -10,7 +10,16 @@ from pydantic import ValidationError
 
 from kernels.traced import TracedOp
 from runners.protocol import AnalyzePayload, AnalyzeResult, Job, Refusal, Report, Status
-from runners.sandbox import OWN_ROOT, Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
+from runners.sandbox import (
+    OWN_ROOT,
+    Child,
+    Ended,
+    Limits,
+    read_result,
+    run_confined,
+    scratch_folder,
+    site_packages,
+)
 from runners.static_scan import scan
 
 TRACE = Path(__file__).resolve().parent / "confined" / "trace_reference.py"
@@ -52,7 +61,10 @@ def _refusal_before_running(payload: AnalyzePayload) -> Refusal | None:
     if payload.dotted_path is not None:
         if DOTTED_PATH.fullmatch(payload.dotted_path):
             return None
-        return Refusal(reason=f"{payload.dotted_path[:100]!r} is not a dotted path", needed='something like "package.module:Name"')
+        return Refusal(
+            reason=f"{payload.dotted_path[:100]!r} is not a dotted path",
+            needed='something like "package.module:Name"',
+        )
     findings = scan(payload.op.source)
     if not findings:
         return None
@@ -67,21 +79,34 @@ def _refusal_before_running(payload: AnalyzePayload) -> Refusal | None:
 def _judge(report: Report, ended: Ended, written: object) -> Report:
     if ended.timed_out:
         report.status = Status.timeout
-        report.refusal = Refusal(reason=f"tracing the reference took longer than it may: {ended.why}", needed="a reference that ends")
+        report.refusal = Refusal(
+            reason=f"tracing the reference took longer than it may: {ended.why}",
+            needed="a reference that ends",
+        )
     elif not ended.ok or not isinstance(written, dict):
         report.status = Status.crashed
-        report.refusal = Refusal(reason=f"the reference brought its sandbox down: {ended.why or 'it left no result'}")
+        report.refusal = Refusal(
+            reason=f"the reference brought its sandbox down: {ended.why or 'it left no result'}"
+        )
     elif written.get("refusal"):
         try:
             report.refusal = Refusal.model_validate(written["refusal"])
         except ValidationError:
-            report.status, report.refusal = Status.crashed, Refusal(reason="the reference interfered with its tracing")
+            report.status, report.refusal = (
+                Status.crashed,
+                Refusal(reason="the reference interfered with its tracing"),
+            )
     else:
         try:
             traced = TracedOp.model_validate(written.get("traced"))
         except ValidationError:
-            report.status, report.refusal = Status.crashed, Refusal(reason="the reference interfered with its tracing")
+            report.status, report.refusal = (
+                Status.crashed,
+                Refusal(reason="the reference interfered with its tracing"),
+            )
         else:
             report.status = Status.completed
-            report.result = AnalyzeResult(op=traced.op, traced=traced.model_dump(mode="json"), questions=list(traced.questions))
+            report.result = AnalyzeResult(
+                op=traced.op, traced=traced.model_dump(mode="json"), questions=list(traced.questions)
+            )
     return report

@@ -17,7 +17,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kernels.op_spec import OpSpec
 from runners.checkout import copy_checkout
 from runners.occupancy import Occupancy, occupancy
-from runners.protocol import CompilePayload, Gate, Job, Measurement, Outcome, Progress, Report, Status, Verdict
+from runners.protocol import (
+    CompilePayload,
+    Gate,
+    Job,
+    Measurement,
+    Outcome,
+    Progress,
+    Report,
+    Status,
+    Verdict,
+)
 from runners.sandbox import Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
 
 COMPILE = Path(__file__).resolve().parent / "confined" / "compile_kernels.py"
@@ -52,7 +62,9 @@ class Compiled(BaseModel):
         return occupancy(self.arch, registers=self.registers, shared=self.shared, threads=self.threads)
 
 
-def check_compile(job: Job, payload: CompilePayload, on_progress: Callable[[Progress], None], target_python: Path) -> Report:
+def check_compile(
+    job: Job, payload: CompilePayload, on_progress: Callable[[Progress], None], target_python: Path
+) -> Report:
     """One verdict an architecture, with a measurement for each kernel and width."""
     report = Report(job_id=job.id, nonce=job.nonce, kind="compile", status=Status.completed)
     done = 0
@@ -68,18 +80,33 @@ def check_compile(job: Job, payload: CompilePayload, on_progress: Callable[[Prog
         # Two processes: compiling uses one core, and each needs the candidate imported.
         halves = [half for half in (payload.archs[0::2], payload.archs[1::2]) if half]
         with ThreadPoolExecutor(len(halves)) as pool:
-            runs = list(pool.map(lambda pair: _run(job, payload, pair[1], copy, scratch / f"half{pair[0]}", target_python, heard), enumerate(halves)))
+            runs = list(
+                pool.map(
+                    lambda pair: _run(
+                        job, payload, pair[1], copy, scratch / f"half{pair[0]}", target_python, heard
+                    ),
+                    enumerate(halves),
+                )
+            )
     report.isolation, report.log_tail = runs[0][0].isolation, runs[0][0].output[-8000:]
     for (ended, written), archs in zip(runs, halves, strict=True):
         report.verdicts += _half_verdicts(ended, written, archs, payload)
         if ended.timed_out:
             report.status = Status.timeout
-    report.verdicts.sort(key=lambda verdict: [f"compile/{arch}" for arch in payload.archs].index(verdict.check))
+    report.verdicts.sort(
+        key=lambda verdict: [f"compile/{arch}" for arch in payload.archs].index(verdict.check)
+    )
     return report
 
 
 def _run(
-    job: Job, payload: CompilePayload, archs: list[str], checkout: Path, folder: Path, python: Path, heard: Callable[[str], None]
+    job: Job,
+    payload: CompilePayload,
+    archs: list[str],
+    checkout: Path,
+    folder: Path,
+    python: Path,
+    heard: Callable[[str], None],
 ) -> tuple[Ended, Any]:
     given, made = folder / "given", folder / "made"
     given.mkdir(parents=True)
@@ -117,7 +144,11 @@ def _case(op: OpSpec, n_cols: int, dtype: str) -> dict[str, Any]:
         kind = dtype if spec.dtype == "float" else spec.dtype
         needs_grad = spec.dtype == "float" and spec.needs_grad
         tensors.append({"name": spec.name, "dtype": kind, "shape": shape, "requires_grad": needs_grad})
-    return {"label": f"{n_cols} columns {dtype}", "tensors": tensors, "scalars": {scalar.name: scalar.default for scalar in op.scalars}}
+    return {
+        "label": f"{n_cols} columns {dtype}",
+        "tensors": tensors,
+        "scalars": {scalar.name: scalar.default for scalar in op.scalars},
+    }
 
 
 def _half_verdicts(ended: Ended, written: Any, archs: list[str], payload: CompilePayload) -> list[Verdict]:
@@ -125,9 +156,15 @@ def _half_verdicts(ended: Ended, written: Any, archs: list[str], payload: Compil
         return [_verdict(arch, Outcome.failed, summary, payload, details=details) for arch in archs]
 
     if not isinstance(written, dict):
-        return all_failed(f"the kernels could not be compiled: {ended.why or 'the process left no result'}", ended.output[-8000:])
+        return all_failed(
+            f"the kernels could not be compiled: {ended.why or 'the process left no result'}",
+            ended.output[-8000:],
+        )
     if written.get("error"):
-        return all_failed(f"the candidate's host code failed: {str(written['error'])[:300]}", str(written.get("traceback", "")))
+        return all_failed(
+            f"the candidate's host code failed: {str(written['error'])[:300]}",
+            str(written.get("traceback", "")),
+        )
     try:
         compiled = [Compiled.model_validate(item) for item in written["compiled"]]
     except (ValidationError, KeyError, TypeError):
@@ -142,13 +179,22 @@ def _arch_verdict(arch: str, compiled: list[Compiled], payload: CompilePayload) 
     missing = sorted(set(payload.target.kernels) - {each.kernel for each in compiled})
     if missing:
         hard.append(f"{', '.join(missing)} is never launched")
-    soft = [f"{each.kernel} ({each.label}) spills {each.spill_bytes} bytes" for each in compiled if not each.error and each.spill_bytes]
+    soft = [
+        f"{each.kernel} ({each.label}) spills {each.spill_bytes} bytes"
+        for each in compiled
+        if not each.error and each.spill_bytes
+    ]
     good = [each for each in compiled if not each.error]
-    details = "\n".join([*hard, *soft, "", *map(_line, good), *(each.error or "" for each in compiled if each.error)])
+    details = "\n".join(
+        [*hard, *soft, "", *map(_line, good), *(each.error or "" for each in compiled if each.error)]
+    )
     if hard:
         outcome, summary = Outcome.failed, hard[0]
     elif soft:
-        outcome, summary = Outcome.flagged, soft[0] + (f" (and {len(soft) - 1} more)" if len(soft) > 1 else "")
+        outcome, summary = (
+            Outcome.flagged,
+            soft[0] + (f" (and {len(soft) - 1} more)" if len(soft) > 1 else ""),
+        )
     else:
         registers = max(each.registers for each in good)
         lowest = min(good, key=lambda each: each.occupancy().fraction)
@@ -167,13 +213,21 @@ def _hard_problems(each: Compiled) -> list[str]:
         return [f"{where} does not compile: {each.error.splitlines()[0][:300]}"]
     problems = []
     if each.threads > MAX_THREADS:
-        problems.append(f"{where} asks for {each.num_warps} warps of {each.warp_size} threads: {each.threads}, at most {MAX_THREADS} can be launched")
+        problems.append(
+            f"{where} asks for {each.num_warps} warps of {each.warp_size} threads: {each.threads}, at most {MAX_THREADS} can be launched"
+        )
     if each.f64_instructions:
-        problems.append(f"{where} computes in double precision when a scalar is passed as fp64 ({each.f64_instructions} instructions)")
+        problems.append(
+            f"{where} computes in double precision when a scalar is passed as fp64 ({each.f64_instructions} instructions)"
+        )
     if each.narrow_offsets:
-        problems.append(f"{where} makes {each.narrow_offsets} element offsets from 32-bit products: they overflow past 2^31 elements")
+        problems.append(
+            f"{where} makes {each.narrow_offsets} element offsets from 32-bit products: they overflow past 2^31 elements"
+        )
     if each.occupancy().blocks == 0:
-        problems.append(f"{where} does not fit: {each.shared} bytes of shared memory, {each.registers} registers")
+        problems.append(
+            f"{where} does not fit: {each.shared} bytes of shared memory, {each.registers} registers"
+        )
     return problems
 
 
@@ -193,10 +247,20 @@ def _measurements(each: Compiled) -> list[Measurement]:
         "shared memory": ("bytes", float(each.shared)),
         "theoretical occupancy": ("ratio", each.occupancy().fraction),
     }
-    return [Measurement(name=f"{name} {each.kernel} {each.label}", unit=unit, median=value, tags=tags) for name, (unit, value) in values.items()]
+    return [
+        Measurement(name=f"{name} {each.kernel} {each.label}", unit=unit, median=value, tags=tags)
+        for name, (unit, value) in values.items()
+    ]
 
 
-def _verdict(arch: str, outcome: Outcome, summary: str, payload: CompilePayload, details: str = "") -> Verdict:
+def _verdict(
+    arch: str, outcome: Outcome, summary: str, payload: CompilePayload, details: str = ""
+) -> Verdict:
     return Verdict(
-        check=f"compile/{arch}", gate=Gate.compile, outcome=outcome, summary=summary[:500], details=details.strip()[:20_000], path=payload.target.path
+        check=f"compile/{arch}",
+        gate=Gate.compile,
+        outcome=outcome,
+        summary=summary[:500],
+        details=details.strip()[:20_000],
+        path=payload.target.path,
     )

@@ -73,7 +73,12 @@ sys.exit(library.cuInit(0) or library.cuDeviceGet(ctypes.byref(device), 0) or li
 
 def _works(command: Sequence[str]) -> bool:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).returncode == 0
+        return (
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+            ).returncode
+            == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -91,7 +96,15 @@ def best_method(*, gpu: bool = False) -> Method:
     probe = [str(python), "-S", "-c", _GPU_PROBE if gpu else ""]
     for method in ("bubblewrap", "namespaces"):
         with tempfile.TemporaryDirectory() as folder:
-            command = wrap(method, probe, readable=python_directories(python), writable=[], cwd=Path("/"), gpu=gpu, root=Path(folder))
+            command = wrap(
+                method,
+                probe,
+                readable=python_directories(python),
+                writable=[],
+                cwd=Path("/"),
+                gpu=gpu,
+                root=Path(folder),
+            )
             if _works(command):
                 return method
     return "limits"
@@ -110,7 +123,14 @@ def python_directories(python: Path) -> list[Path]:
 
 
 def wrap(
-    method: Method, command: Sequence[str], *, readable: Sequence[Path], writable: Sequence[Path], cwd: Path, gpu: bool, root: Path
+    method: Method,
+    command: Sequence[str],
+    *,
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    cwd: Path,
+    gpu: bool,
+    root: Path,
 ) -> list[str]:
     """The command line that runs `command` confined: no network, only `writable` writable. Environment is the caller's.
 
@@ -120,14 +140,24 @@ def wrap(
         return ["bwrap", *_bubblewrap_options(readable, writable, cwd, gpu=gpu), "--", *command]
     if method == "namespaces":
         return _new_root_command(command, readable, writable, cwd, gpu=gpu, root=root)
-    if os.geteuid() == 0 and shutil.which("setpriv") and all(_open_to_all(path) for path in [*readable, Path(command[0])]):
+    if (
+        os.geteuid() == 0
+        and shutil.which("setpriv")
+        and all(_open_to_all(path) for path in [*readable, Path(command[0])])
+    ):
         _give_to_nobody(writable)
         return ["setpriv", *_AS_NOBODY.split(), "--no-new-privs", "--", *command]
     return list(command)
 
 
 def _new_root_command(
-    command: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool, root: Path
+    command: Sequence[str],
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    cwd: Path,
+    *,
+    gpu: bool,
+    root: Path,
 ) -> list[str]:
     placed: list[str] = []
     for name in SYSTEM_DIRECTORIES:
@@ -179,8 +209,18 @@ def _gpu_devices() -> list[Path]:
     return [device for device in sorted(Path("/dev").iterdir()) if device.name.startswith(GPU_DEVICES)]
 
 
-def _bubblewrap_options(readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool) -> list[str]:
-    options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
+def _bubblewrap_options(
+    readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool
+) -> list[str]:
+    options = [
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--hostname",
+        "sandbox",
+    ]
     for name in SYSTEM_DIRECTORIES:
         path = Path(name)
         if path.is_symlink():

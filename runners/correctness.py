@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runners.checkout import copy_checkout, inside
 from runners.checks.imports import import_verdicts
-from runners.checks.target_tests import parse_junit, test_verdicts
+from runners.checks.target_tests import file_verdicts, parse_junit
 from runners.environment import has_gpu
 from runners.gauntlet.session import INTERPRETER, Outcomes, gauntlet_of
 from runners.protocol import CorrectnessPayload, Isolation, Job, Progress, Report, Status, Verdict
@@ -34,10 +34,14 @@ class Counter:
             if total is not None:
                 self._total[part] = total
             known = sum(self._total.values()) if self._total else None
-            self._on_progress(Progress(job_id=self._job_id, done=sum(self._done.values()), total=known, note=note))
+            self._on_progress(
+                Progress(job_id=self._job_id, done=sum(self._done.values()), total=known, note=note)
+            )
 
 
-def check_correctness(job: Job, payload: CorrectnessPayload, on_progress: Callable[[Progress], None], target_python: Path) -> Report:
+def check_correctness(
+    job: Job, payload: CorrectnessPayload, on_progress: Callable[[Progress], None], target_python: Path
+) -> Report:
     """Run everything that says whether a candidate is right. The checkout is copied; the original is not touched."""
     report = Report(job_id=job.id, nonce=job.nonce, kind="correctness", status=Status.completed)
     counter = Counter(job.id, on_progress)
@@ -61,15 +65,28 @@ def check_correctness(job: Job, payload: CorrectnessPayload, on_progress: Callab
     return report
 
 
-def _gauntlet(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter) -> Outcomes:
+def _gauntlet(
+    job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter
+) -> Outcomes:
     if payload.target is None:
         return Outcomes([], None, None, "")
-    settings = {"seed": payload.seed, "deadline_s": job.deadline_s, "memory_bytes": job.memory_bytes, "python": target_python}
+    settings = {
+        "seed": payload.seed,
+        "deadline_s": job.deadline_s,
+        "memory_bytes": job.memory_bytes,
+        "python": target_python,
+    }
     with gauntlet_of(payload.target, **settings) as gauntlet:
-        return gauntlet.run(copy, payload.target, lambda done, total, name: counter("gauntlet", done, total, f"gauntlet {name}"))
+        return gauntlet.run(
+            copy,
+            payload.target,
+            lambda done, total, name: counter("gauntlet", done, total, f"gauntlet {name}"),
+        )
 
 
-def _tests(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter) -> tuple[list[Verdict], Isolation | None, str, bool]:
+def _tests(
+    job: Job, payload: CorrectnessPayload, copy: Path, target_python: Path, counter: Counter
+) -> tuple[list[Verdict], Isolation | None, str, bool]:
     if not (payload.tests or payload.neighbours or payload.imports):
         return [], None, "", False
     gpu = has_gpu()
@@ -83,7 +100,7 @@ def _tests(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Pat
         nonlocal seen
         if any(f" {word}" in line for word in ("PASSED", "FAILED", "SKIPPED", "ERROR")) and "::" in line:
             seen += 1
-            counter("tests", seen, None, line.split(" ")[0][-160:])
+            counter("tests", seen, None, line.split(" ", maxsplit=1)[0][-160:])
 
     pytest_arguments = [
         "-v", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-o", "log_cli=false", "--color=no", "--rootdir", str(copy),
@@ -92,7 +109,14 @@ def _tests(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Pat
     ended = run_confined(
         Child(
             script=RUN_TESTS,
-            arguments=["-" if gpu else str(INTERPRETER), "--imports", str(found), *payload.imports, "--", *(pytest_arguments if files else [])],
+            arguments=[
+                "-" if gpu else str(INTERPRETER),
+                "--imports",
+                str(found),
+                *payload.imports,
+                "--",
+                *(pytest_arguments if files else []),
+            ],
             python=target_python,
             cwd=copy,
             limits=Limits(deadline_s=job.deadline_s, memory_bytes=job.memory_bytes),
@@ -107,5 +131,7 @@ def _tests(job: Job, payload: CorrectnessPayload, copy: Path, target_python: Pat
     # pytest's own exit codes 0 to 5 are about the tests, which the report tells better.
     why = "" if ended.returncode in range(6) else ended.why
     verdicts = import_verdicts(payload.imports, read_result(found), ended.why)
-    verdicts += test_verdicts(payload.tests, payload.neighbours, parse_junit(junit) if files else None, why, ended.output)
+    verdicts += file_verdicts(
+        payload.tests, payload.neighbours, parse_junit(junit) if files else None, why, ended.output
+    )
     return verdicts, ended.isolation, ended.output, ended.timed_out

@@ -48,12 +48,21 @@ def _nvidia_gpus() -> list[tuple[str, str]]:
     if tool is None:
         return []
     try:
-        listed = subprocess.run([tool, "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False)
+        listed = subprocess.run(
+            [tool, "--query-gpu=name,driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     if listed.returncode != 0:
         return []
-    return [(name.strip(), driver.strip()) for name, _, driver in (line.partition(",") for line in listed.stdout.splitlines() if line.strip())]
+    return [
+        (name.strip(), driver.strip())
+        for name, _, driver in (line.partition(",") for line in listed.stdout.splitlines() if line.strip())
+    ]
 
 
 def _amd_gpus() -> list[tuple[str, str]]:
@@ -64,7 +73,11 @@ def _amd_gpus() -> list[tuple[str, str]]:
     found = []
     for node in sorted(nodes.iterdir()):
         try:
-            properties = dict(line.split(maxsplit=1) for line in (node / "properties").read_text().splitlines() if " " in line)
+            properties = dict(
+                line.split(maxsplit=1)
+                for line in (node / "properties").read_text().splitlines()
+                if " " in line
+            )
             name = (node / "name").read_text().strip() or "AMD GPU"
         except OSError:
             continue

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.abc
+import importlib.util
 import math
 import sys
 import types
@@ -25,7 +26,13 @@ import torch
 import triton
 import triton.language as tl
 from triton.runtime import autotuner, interpreter
-from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps, TensorHandle, interpreter_builder
+from triton.runtime.interpreter import (
+    InterpreterBuilder,
+    ReduceOps,
+    ScanOps,
+    TensorHandle,
+    interpreter_builder,
+)
 
 INTERPRETED_SM_COUNT = 4  # more than one, so that reductions over programs are exercised
 
@@ -95,7 +102,14 @@ def _through_float32(original: Callable[..., TensorHandle], count: int) -> Calla
 
 
 def _bf16_arithmetic() -> None:
-    for name, count in {"binary_op": 2, "unary_op": 1, "create_erf": 1, "create_rsqrt": 1, "create_fma": 3, "create_clampf": 3}.items():
+    for name, count in {
+        "binary_op": 2,
+        "unary_op": 1,
+        "create_erf": 1,
+        "create_rsqrt": 1,
+        "create_fma": 3,
+        "create_clampf": 3,
+    }.items():
         setattr(InterpreterBuilder, name, _through_float32(getattr(InterpreterBuilder, name), count))
 
     original_sum, original_min_max = ReduceOps.sum, ReduceOps.min_max
@@ -107,7 +121,12 @@ def _bf16_arithmetic() -> None:
         wide = self.to_tensor(widen(argument.handle.data), tl.float32)
         results = reduce(self, wide, *args)
         parts = list(results) if isinstance(results, list | tuple) else [results]
-        rounded = [self.to_tensor(narrow(r.handle.data).reshape(r.shape or ()), tl.bfloat16) if r.dtype == tl.float32 else r for r in parts]
+        rounded = [
+            self.to_tensor(narrow(r.handle.data).reshape(r.shape or ()), tl.bfloat16)
+            if r.dtype == tl.float32
+            else r
+            for r in parts
+        ]
         return type(results)(rounded) if isinstance(results, list | tuple) else rounded[0]
 
     def min_max(self: ReduceOps, input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - Triton's name
@@ -122,14 +141,18 @@ def _bf16_arithmetic() -> None:
 
     original_dot = InterpreterBuilder.create_dot
 
-    def create_dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, d: TensorHandle, *rest: Any) -> TensorHandle:
+    def create_dot(
+        self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, d: TensorHandle, *rest: Any
+    ) -> TensorHandle:
         return original_dot(self, _wide(a), _wide(b), d, *rest)
 
     InterpreterBuilder.create_dot = create_dot
 
     original_rmw = InterpreterBuilder.create_atomic_rmw
 
-    def create_atomic_rmw(self: InterpreterBuilder, op: Any, ptr: Any, val: TensorHandle, mask: TensorHandle, *rest: Any) -> TensorHandle:
+    def create_atomic_rmw(
+        self: InterpreterBuilder, op: Any, ptr: Any, val: TensorHandle, mask: TensorHandle, *rest: Any
+    ) -> TensorHandle:
         if not _is_bf16(val) or not str(op).endswith("FADD"):
             return original_rmw(self, op, ptr, val, mask, *rest)
         pointers, values, masks = (np.asarray(a) for a in np.broadcast_arrays(ptr.data, val.data, mask.data))
@@ -153,7 +176,13 @@ def _bf16_arithmetic_needed() -> bool:
 def _bf16_cast() -> None:
     original_cast, original_fp_to_fp = InterpreterBuilder.cast_impl, InterpreterBuilder.create_fp_to_fp
 
-    def cast(self: InterpreterBuilder, src: TensorHandle, dst_type: Any, original: Callable[..., TensorHandle], *rest: Any) -> TensorHandle:
+    def cast(
+        self: InterpreterBuilder,
+        src: TensorHandle,
+        dst_type: Any,
+        original: Callable[..., TensorHandle],
+        *rest: Any,
+    ) -> TensorHandle:
         source, destination = src.dtype.scalar, dst_type.scalar
         if tl.bfloat16 not in (source, destination) or "fp8" in source.name or "fp8" in destination.name:
             return original(self, src, dst_type, *rest)
@@ -165,11 +194,15 @@ def _bf16_cast() -> None:
         return TensorHandle(wide.data.astype(interpreter._get_np_dtype(destination)), destination)
 
     InterpreterBuilder.cast_impl = lambda self, src, dst_type: cast(self, src, dst_type, original_cast)
-    InterpreterBuilder.create_fp_to_fp = lambda self, src, dst_type, rounding: cast(self, src, dst_type, original_fp_to_fp, rounding)
+    InterpreterBuilder.create_fp_to_fp = lambda self, src, dst_type, rounding: cast(
+        self, src, dst_type, original_fp_to_fp, rounding
+    )
 
 
 def _bf16_cast_needed() -> bool:
-    value = TensorHandle(np.array([1.0059], np.float32), tl.float32)  # nearest bfloat16 is 1.0078125, truncated 1.0
+    value = TensorHandle(
+        np.array([1.0059], np.float32), tl.float32
+    )  # nearest bfloat16 is 1.0078125, truncated 1.0
     return interpreter_builder.cast_impl(value, tl.bfloat16).data[0] != narrow(value.data)[0]
 
 
@@ -212,20 +245,39 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "div_rn": np.divide, "fast_dividef": np.divide, "fast_powf": np.power, "add_rn": np.add, "sub_rn": np.subtract, "mul_rn": np.multiply,
     "fdim": lambda x, y: np.maximum(x - y, 0), "nextafter": np.nextafter,
 }  # fmt: skip
-_TERNARY: dict[str, Callable[..., Any]] = {"fma": lambda x, y, z: x * y + z, "fma_rn": lambda x, y, z: x * y + z}
-_PREDICATES: dict[str, Callable[..., Any]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite}
+_TERNARY: dict[str, Callable[..., Any]] = {
+    "fma": lambda x, y, z: x * y + z,
+    "fma_rn": lambda x, y, z: x * y + z,
+}
+_PREDICATES: dict[str, Callable[..., Any]] = {
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinited": np.isfinite,
+    "finitef": np.isfinite,
+}
 
 
-def _libdevice_function(name: str, compute: Callable[..., Any], *, predicate: bool) -> Callable[..., tl.tensor]:
+def _libdevice_function(
+    name: str, compute: Callable[..., Any], *, predicate: bool
+) -> Callable[..., tl.tensor]:
     def function(*args: Any, **_ignored: Any) -> tl.tensor:
         tensors = [arg for arg in args if isinstance(arg, tl.tensor)]
         dtype = next((t.dtype for t in tensors if t.dtype.is_floating()), tl.float32)
         # Computed one precision up and rounded once: libdevice is within an ulp or two of that.
-        data = [_wide(arg.handle).data.astype(np.float64) if isinstance(arg, tl.tensor) else np.float64(getattr(arg, "value", arg)) for arg in args]
+        data = [
+            _wide(arg.handle).data.astype(np.float64)
+            if isinstance(arg, tl.tensor)
+            else np.float64(getattr(arg, "value", arg))
+            for arg in args
+        ]
         result = np.asarray(compute(*data))
         shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in tensors))) if tensors else []
         result_dtype = tl.int32 if predicate else dtype
-        stored = narrow(result.astype(np.float32)) if result_dtype == tl.bfloat16 else result.astype(interpreter._get_np_dtype(result_dtype))
+        stored = (
+            narrow(result.astype(np.float32))
+            if result_dtype == tl.bfloat16
+            else result.astype(interpreter._get_np_dtype(result_dtype))
+        )
         handle = TensorHandle(stored.reshape(shape or (1,)), result_dtype)
         return tl.tensor(handle, tl.block_type(result_dtype, shape) if shape else result_dtype)
 
@@ -234,7 +286,11 @@ def _libdevice_function(name: str, compute: Callable[..., Any], *, predicate: bo
 
 
 def _libdevice_modules() -> list[types.ModuleType]:
-    names = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice", "triton.language.extra.hip.libdevice")
+    names = (
+        "triton.language.extra.libdevice",
+        "triton.language.extra.cuda.libdevice",
+        "triton.language.extra.hip.libdevice",
+    )
     found = []
     for name in names:
         try:
@@ -254,7 +310,9 @@ def _libdevice() -> None:
 def _libdevice_needed() -> bool:
     argument = tl.tensor(TensorHandle(np.array([4.0], np.float32), tl.float32), tl.float32)
     try:
-        return not isinstance(importlib.import_module("triton.language.extra.libdevice").rsqrt(argument), tl.tensor)
+        return not isinstance(
+            importlib.import_module("triton.language.extra.libdevice").rsqrt(argument), tl.tensor
+        )
     except Exception:  # noqa: BLE001 - however it fails, it does not work as shipped
         return True
 
@@ -268,7 +326,9 @@ def _autotune() -> None:
         config = self.configs[0]
         self.best_config = config
         if config.pre_hook is not None:
-            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
+            config.pre_hook(
+                {**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()}
+            )
         return self.fn.run(*args, **kwargs, **config.all_kwargs())
 
     autotuner.Autotuner.run = run
@@ -285,7 +345,12 @@ def _sm_count() -> None:
     if torch.cuda.is_available():
         return
     properties = types.SimpleNamespace(
-        multi_processor_count=INTERPRETED_SM_COUNT, name="Triton interpreter", major=9, minor=0, total_memory=16 * 1024**3, warp_size=32
+        multi_processor_count=INTERPRETED_SM_COUNT,
+        name="Triton interpreter",
+        major=9,
+        minor=0,
+        total_memory=16 * 1024**3,
+        warp_size=32,
     )
     torch.cuda.get_device_properties = lambda *_args, **_kwargs: properties
 
@@ -303,7 +368,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     def __init__(self, attributes: dict[str, dict[str, Any]]) -> None:
         self.attributes = attributes
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002 - importlib's signature
         if fullname not in self.attributes:
             return None
         sys.meta_path.remove(self)
@@ -331,9 +396,24 @@ def _supports_bfloat16() -> None:
 
 
 REPAIRS = (
-    Repair("bf16_arithmetic", "bfloat16 is kept as uint16 and added, compared and summed as such", _bf16_arithmetic_needed, _bf16_arithmetic),
-    Repair("bf16_cast", "float32 to bfloat16 truncates; hardware rounds to nearest even", _bf16_cast_needed, _bf16_cast),
-    Repair("float_arguments", "a Python float argument stays a Python float, without `.to`", _float_arguments_needed, _float_arguments),
+    Repair(
+        "bf16_arithmetic",
+        "bfloat16 is kept as uint16 and added, compared and summed as such",
+        _bf16_arithmetic_needed,
+        _bf16_arithmetic,
+    ),
+    Repair(
+        "bf16_cast",
+        "float32 to bfloat16 truncates; hardware rounds to nearest even",
+        _bf16_cast_needed,
+        _bf16_cast,
+    ),
+    Repair(
+        "float_arguments",
+        "a Python float argument stays a Python float, without `.to`",
+        _float_arguments_needed,
+        _float_arguments,
+    ),
     Repair("libdevice", "every libdevice function returns None or raises", _libdevice_needed, _libdevice),
     Repair("autotune", "autotuning needs an active driver", _autotune_needed, _autotune),
     Repair("sm_count", "torch.cuda.get_device_properties raises without a GPU", _sm_count_needed, _sm_count),

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from runners.environment import current_environment
 from runners.protocol import (
-    AnalyzePayload, BenchmarkPayload, CompilePayload, CorrectnessPayload, Job, Progress, Report, Status, StylePayload,
+    AnalyzePayload,
+    BenchmarkPayload,
+    CompilePayload,
+    CorrectnessPayload,
+    Job,
+    Progress,
+    Report,
+    Status,
+    StylePayload,
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -23,9 +31,17 @@ def run_job(job: Job, on_progress: OnProgress, target_python: Path = Path(sys.ex
     started = time.monotonic()
     try:
         report = _run(job, on_progress, target_python)
-    except Exception:  # the last line of defence: whatever broke, the peer gets a report that says it is our fault
+    except (
+        Exception
+    ):  # the last line of defence: whatever broke, the peer gets a report that says it is our fault
         log.exception("job %s (%s) failed", job.id, job.payload.kind)
-        report = Report(job_id=job.id, nonce=job.nonce, kind=job.payload.kind, status=Status.error, log_tail=traceback.format_exc()[-8000:])
+        report = Report(
+            job_id=job.id,
+            nonce=job.nonce,
+            kind=job.payload.kind,
+            status=Status.error,
+            log_tail=traceback.format_exc()[-8000:],
+        )
     report.environment = current_environment()
     report.elapsed_s = time.monotonic() - started
     return report

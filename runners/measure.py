@@ -7,8 +7,7 @@ measured in the same process, and peak memory.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,27 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runners.checkout import copy_checkout
 from runners.environment import has_gpu
-from runners.protocol import BenchmarkPayload, Gate, Job, Measurement, Outcome, Progress, Report, Status, Verdict
-from runners.sandbox import OWN_ROOT, Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
+from runners.protocol import (
+    BenchmarkPayload,
+    Gate,
+    Job,
+    Measurement,
+    Outcome,
+    Progress,
+    Report,
+    Status,
+    Verdict,
+)
+from runners.sandbox import (
+    OWN_ROOT,
+    Child,
+    Ended,
+    Limits,
+    read_result,
+    run_confined,
+    scratch_folder,
+    site_packages,
+)
 from runners.statistics import median_interval, noise_floor
 
 TIME_KERNELS = Path(__file__).resolve().parent / "confined" / "time_kernels.py"
@@ -26,7 +44,7 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 H200_COPY_BYTES_PER_S = 4.28e12
 SLOWER_THAN_INCUMBENT = 1.03  # the design's bound; a larger noise floor widens it
 # Work larger than any L2 cache can't move faster than a copy; a little more is timing noise.
-ALARM_BYTES = 512 * 1024**2
+ALARM_BYTES = 256 * 1024**2
 ALARM_OVER_COPY = 1.15
 PASSES = ("forward", "backward", "full")
 
@@ -56,7 +74,9 @@ class Timings(BaseModel):
     problems: list[str] = []
 
 
-def measure(job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress], None], target_python: Path) -> Report:
+def measure(
+    job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress], None], target_python: Path
+) -> Report:
     """Time the candidate against its baselines, or say why not."""
     report = Report(job_id=job.id, nonce=job.nonce, kind="benchmark", status=Status.completed)
     if not has_gpu():
@@ -70,7 +90,9 @@ def measure(job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress
         timings = Timings.model_validate(written)
     except ValidationError:
         summary = f"the benchmark did not finish: {ended.why or 'its result could not be read'}"
-        report.verdicts = [_verdict("benchmark", Outcome.failed, summary, payload, details=ended.output[-8000:])]
+        report.verdicts = [
+            _verdict("benchmark", Outcome.failed, summary, payload, details=ended.output[-8000:])
+        ]
         return report
     report.verdicts = verdicts(timings, payload)
     return report
@@ -94,16 +116,38 @@ def _prediction(payload: BenchmarkPayload) -> Verdict:
                 floor_ms = moved / H200_COPY_BYTES_PER_S * 1e3
                 where = f"{payload.target.op.name} {shape[0]}x{shape[1]} {dtype}"
                 lines.append(f"{which} {where}: {moved:,} bytes, at least {floor_ms:.3f} ms at 4.28 TB/s")
-                tags = {"op": payload.target.op.name, "shape": f"{shape[0]}x{shape[1]}", "dtype": dtype, "pass": which, "provider": "prediction"}
-                measurements.append(Measurement(name=f"predicted bytes {which} {where}", unit="bytes", median=float(moved), tags=tags))
-                measurements.append(Measurement(name=f"predicted floor {which} {where}", unit="ms", median=floor_ms, tags=tags))
+                tags = {
+                    "op": payload.target.op.name,
+                    "shape": f"{shape[0]}x{shape[1]}",
+                    "dtype": dtype,
+                    "pass": which,
+                    "provider": "prediction",
+                }
+                measurements.append(
+                    Measurement(
+                        name=f"predicted bytes {which} {where}", unit="bytes", median=float(moved), tags=tags
+                    )
+                )
+                measurements.append(
+                    Measurement(
+                        name=f"predicted floor {which} {where}", unit="ms", median=floor_ms, tags=tags
+                    )
+                )
     first = f"; predicted: {lines[0]}" if lines and payload.traffic else ""
-    verdict = _verdict("benchmark", Outcome.skipped, f"no GPU on this runner, so nothing was timed{first}", payload, details="\n".join(lines))
+    verdict = _verdict(
+        "benchmark",
+        Outcome.skipped,
+        f"no GPU on this runner, so nothing was timed{first}",
+        payload,
+        details="\n".join(lines),
+    )
     verdict.measurements = measurements
     return verdict
 
 
-def _time(job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress], None], python: Path) -> tuple[Ended, Any]:
+def _time(
+    job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress], None], python: Path
+) -> tuple[Ended, Any]:
     done = 0
 
     def heard(line: str) -> None:
@@ -125,7 +169,11 @@ def _time(job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress],
                 arguments=[str(given / "job.json"), str(made / "timings.json"), str(OWN_ROOT)],
                 python=python,
                 cwd=made,
-                limits=Limits(deadline_s=job.deadline_s, memory_bytes=max(job.memory_bytes, 32 * 1024**3), processes=1024),
+                limits=Limits(
+                    deadline_s=job.deadline_s,
+                    memory_bytes=max(job.memory_bytes, 32 * 1024**3),
+                    processes=1024,
+                ),
                 import_path=[copy / "src", copy, *site_packages(python)],
                 readable=[given, copy, OWN_ROOT / "kernels", OWN_ROOT / "runners"],
                 writable=[made],
@@ -142,7 +190,15 @@ def verdicts(timings: Timings, payload: BenchmarkPayload) -> list[Verdict]:
     """One verdict a shape and dtype, with every measurement, and one for what went wrong with the timing itself."""
     found = [_point(timings, payload, shape, dtype) for shape in payload.shapes for dtype in payload.dtypes]
     if timings.problems:
-        found.append(_verdict("benchmark/honesty", Outcome.failed, timings.problems[0], payload, details="\n".join(timings.problems)))
+        found.append(
+            _verdict(
+                "benchmark/honesty",
+                Outcome.failed,
+                timings.problems[0],
+                payload,
+                details="\n".join(timings.problems),
+            )
+        )
     return found
 
 
@@ -152,57 +208,114 @@ def _point(timings: Timings, payload: BenchmarkPayload, shape: tuple[int, int], 
     lines, measurements, slow, gains, broken = [], [], [], [], []
     for which in PASSES:
         by_provider = {t.provider: t for t in here if t.pass_ == which}
-        broken += [f"{t.provider} {which}: {t.error}" for t in by_provider.values() if t.error and t.provider == "candidate"]
+        broken += [
+            f"{t.provider} {which}: {t.error}"
+            for t in by_provider.values()
+            if t.error and t.provider == "candidate"
+        ]
         good = {provider: t for provider, t in by_provider.items() if t.ms}
         if "candidate" not in good:
             continue
-        noise = noise_floor(good["candidate"].ms, good["candidate again"].ms) if "candidate again" in good else 0.0
+        noise = (
+            noise_floor(good["candidate"].ms, good["candidate again"].ms)
+            if "candidate again" in good
+            else 0.0
+        )
         moved = predicted_bytes(payload, shape, dtype, which)
-        for provider, t in good.items():
+        for t in good.values():
             measurements += _measurements(t, payload, moved, timings.copy_tbps)
-        mine = _best(good["candidate"])
-        row = [f"{provider} {_best(t):.4f}" for provider, t in good.items() if provider != "candidate again"]
-        roofline = f", {moved / (mine * 1e-3) / (timings.copy_tbps * 1e12):.0%} of copy bandwidth" if moved else ""
+        medians = _comparable(good)
+        mine = medians["candidate"]
+        row = [
+            f"{provider} {median:.4f}"
+            for provider, median in medians.items()
+            if provider != "candidate again"
+        ]
+        roofline = (
+            f", {moved / (mine * 1e-3) / (timings.copy_tbps * 1e12):.0%} of copy bandwidth" if moved else ""
+        )
         if moved > ALARM_BYTES and moved / (mine * 1e-3) > ALARM_OVER_COPY * timings.copy_tbps * 1e12:
-            broken.append(f"{which} is faster than memory allows: {moved / (mine * 1e-3) / 1e12:.2f} TB/s where a copy makes {timings.copy_tbps:.2f}")
+            broken.append(
+                f"{which} is faster than memory allows: {moved / (mine * 1e-3) / 1e12:.2f} TB/s where a copy makes {timings.copy_tbps:.2f}"
+            )
         lines.append(f"{which}: {', '.join(row)} ms; noise {noise:.1%}{roofline}")
         if "eager" in good:
-            gains.append(f"{which} {_best(good['eager']) / mine:.2f}x")
-        if "incumbent" in good and mine > _best(good["incumbent"]) * max(SLOWER_THAN_INCUMBENT, 1 + noise):
-            slow.append(f"{which} is {mine / _best(good['incumbent']) - 1:.1%} slower than the incumbent")
+            gains.append(f"{which} {medians['eager'] / mine:.2f}x")
+        if "incumbent" in good and mine > medians["incumbent"] * max(SLOWER_THAN_INCUMBENT, 1 + noise):
+            slow.append(f"{which} is {mine / medians['incumbent'] - 1:.1%} slower than the incumbent")
     if broken:
         outcome, summary = Outcome.failed, f"{name}: {broken[0]}"
     elif slow:
         outcome, summary = Outcome.flagged, f"{name}: {slow[0]}"
     else:
         outcome, summary = Outcome.passed, f"{name}: {', '.join(gains)} over eager"
-    verdict = _verdict(f"benchmark/{name}", outcome, summary, payload, details="\n".join([*lines, *slow, *broken]))
+    verdict = _verdict(
+        f"benchmark/{name}", outcome, summary, payload, details="\n".join([*lines, *slow, *broken])
+    )
     verdict.hard, verdict.measurements = outcome is Outcome.failed, measurements
     return verdict
 
 
-def _best(timed: Timed) -> float:
-    """Device time: under a CUDA graph where there is one, so that Python's launch cost is not what is compared."""
-    median, _, _ = median_interval(timed.graph_ms or timed.ms)
-    return median
+def _comparable(good: Mapping[str, Timed]) -> dict[str, float]:
+    """Medians of all providers taken the same way: under CUDA graphs if all could be captured, so that Python's launch
+    cost is not what is compared, else by events."""
+    captured = all(timed.graph_ms for timed in good.values())
+    return {
+        provider: median_interval(timed.graph_ms if captured else timed.ms)[0]
+        for provider, timed in good.items()
+    }
 
 
 def _measurements(timed: Timed, payload: BenchmarkPayload, moved: int, copy_tbps: float) -> list[Measurement]:
     shape = f"{timed.shape[0]}x{timed.shape[1]}"
-    tags = {"op": payload.target.op.name, "shape": shape, "dtype": timed.dtype, "pass": timed.pass_, "provider": timed.provider}
+    tags = {
+        "op": payload.target.op.name,
+        "shape": shape,
+        "dtype": timed.dtype,
+        "pass": timed.pass_,
+        "provider": timed.provider,
+    }
     name = f"{timed.pass_} {payload.target.op.name} {shape} {timed.dtype} {timed.provider}"
     found = []
     for samples, how in ((timed.ms, "events"), (timed.graph_ms, "cuda graph")):
         if samples:
             median, low, high = median_interval(samples)
-            found.append(Measurement(name=name, unit="ms", median=median, low=low, high=high, n=len(samples), tags={**tags, "timed": how}))
+            found.append(
+                Measurement(
+                    name=name,
+                    unit="ms",
+                    median=median,
+                    low=low,
+                    high=high,
+                    n=len(samples),
+                    tags={**tags, "timed": how},
+                )
+            )
     if moved and found:
-        fraction = moved / (_best(timed) * 1e-3) / (copy_tbps * 1e12)
-        found.append(Measurement(name=f"roofline {name}", unit="ratio", median=fraction, tags={**tags, "copy_tbps": f"{copy_tbps:.3f}"}))
+        fraction = moved / (found[-1].median * 1e-3) / (copy_tbps * 1e12)
+        found.append(
+            Measurement(
+                name=f"roofline {name}",
+                unit="ratio",
+                median=fraction,
+                tags={**tags, "copy_tbps": f"{copy_tbps:.3f}"},
+            )
+        )
     if timed.peak_bytes is not None:
-        found.append(Measurement(name=f"peak memory {name}", unit="bytes", median=float(timed.peak_bytes), tags=tags))
+        found.append(
+            Measurement(name=f"peak memory {name}", unit="bytes", median=float(timed.peak_bytes), tags=tags)
+        )
     return found
 
 
-def _verdict(check: str, outcome: Outcome, summary: str, payload: BenchmarkPayload, details: str = "") -> Verdict:
-    return Verdict(check=check, gate=Gate.benchmark, outcome=outcome, summary=summary[:500], details=details[:20_000], path=payload.target.path)
+def _verdict(
+    check: str, outcome: Outcome, summary: str, payload: BenchmarkPayload, details: str = ""
+) -> Verdict:
+    return Verdict(
+        check=check,
+        gate=Gate.benchmark,
+        outcome=outcome,
+        summary=summary[:500],
+        details=details[:20_000],
+        path=payload.target.path,
+    )

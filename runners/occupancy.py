@@ -52,7 +52,9 @@ def occupancy(arch: str, *, registers: int, shared: int, threads: int) -> Occupa
         "registers": unit.registers // (per_warp * warps),
         "threads": unit.threads // threads if threads else 0,
         "blocks": unit.blocks,
-        "shared memory": unit.shared_bytes // (shared + reserved) if shared <= unit.block_shared_bytes and shared + reserved else (0 if shared else unit.blocks),
+        "shared memory": unit.shared_bytes // (shared + reserved)
+        if shared <= unit.block_shared_bytes and shared + reserved
+        else (0 if shared else unit.blocks),
     }
     limit = min(limits, key=lambda name: limits[name])
     blocks = limits[limit]

@@ -46,10 +46,16 @@ class Measurement(Record):
     name: str = Field(description='what was measured, e.g. "forward relu_squared 8192x4096 bf16"')
     unit: str = Field(description='"ms", "bytes", "registers", "ratio", "s", …')
     median: float
-    low: float | None = Field(default=None, description="lower end of the 95% confidence interval of the median")
-    high: float | None = Field(default=None, description="upper end of the 95% confidence interval of the median")
+    low: float | None = Field(
+        default=None, description="lower end of the 95% confidence interval of the median"
+    )
+    high: float | None = Field(
+        default=None, description="upper end of the 95% confidence interval of the median"
+    )
     n: int = Field(default=1, description="number of samples")
-    tags: dict[str, str] = Field(default_factory=dict, description="op, shape, dtype, pass, provider, arch, …")
+    tags: dict[str, str] = Field(
+        default_factory=dict, description="op, shape, dtype, pass, provider, arch, …"
+    )
 
 
 class Verdict(Record):
@@ -60,7 +66,9 @@ class Verdict(Record):
     outcome: Outcome
     hard: bool = Field(default=True, description="a hard failure blocks; a soft one is flagged")
     summary: str = Field(description="one line for a person")
-    details: str = Field(default="", description="log, numbers or diff; plain text, at most 20,000 characters")
+    details: str = Field(
+        default="", description="log, numbers or diff; plain text, at most 20,000 characters"
+    )
     path: str | None = Field(default=None, description="file in the target repository the finding is about")
     line: int | None = None
     measurements: list[Measurement] = Field(default_factory=list)
@@ -109,7 +117,7 @@ class StylePayload(Record):
     checkout: str = Field(description="path of a target checkout on the runner; it is not changed")
     files: dict[str, str] = Field(description="candidate files: path in the target repository -> new text")
     fix: bool = Field(default=False, description="return formatted files instead of only judging them")
-    ruff: str | None = Field(default=None, description="the target's own ruff requirement, e.g. \"ruff<0.16\"")
+    ruff: str | None = Field(default=None, description='the target\'s own ruff requirement, e.g. "ruff<0.16"')
 
 
 class KernelTarget(Record):
@@ -120,8 +128,12 @@ class KernelTarget(Record):
     function_class: str = Field(description='the autograd.Function, e.g. "LigerReLUSquaredFunction"')
     kernels: list[str] = Field(description="names of the @triton.jit functions in `module`")
     call_order: list[str] = Field(description="argument names of Function.apply, in order")
-    path: str = Field(description='source file in the target repository, e.g. "src/liger_kernel/ops/relu_squared.py"')
-    rtol: dict[str, float] = Field(default_factory=dict, description="dtype -> relative tolerance, with its reason in the profile")
+    path: str = Field(
+        description='source file in the target repository, e.g. "src/liger_kernel/ops/relu_squared.py"'
+    )
+    rtol: dict[str, float] = Field(
+        default_factory=dict, description="dtype -> relative tolerance, with its reason in the profile"
+    )
 
 
 class CorrectnessPayload(Record):
@@ -145,7 +157,9 @@ class CompilePayload(Record):
     sha: str = ""
     target: KernelTarget
     archs: list[str] = Field(default_factory=lambda: ["sm_80", "sm_90", "sm_100", "gfx942"])
-    n_cols: list[int] = Field(default_factory=lambda: [1024, 4096, 16384, 32768], description="row widths to compile at")
+    n_cols: list[int] = Field(
+        default_factory=lambda: [1024, 4096, 16384, 32768], description="row widths to compile at"
+    )
 
 
 class BenchmarkPayload(Record):
@@ -157,8 +171,12 @@ class BenchmarkPayload(Record):
     target: KernelTarget
     shapes: list[tuple[int, int]] = Field(description="(n_rows, n_cols)")
     dtypes: list[str] = Field(default_factory=lambda: ["bfloat16"])
-    traffic: dict[str, Any] = Field(default_factory=dict, description="the profile's bytes model (kernels.derivation.Traffic)")
-    incumbent: KernelTarget | None = Field(default=None, description="the kernel that the checkout already has for this op")
+    traffic: dict[str, Any] = Field(
+        default_factory=dict, description="the profile's bytes model (kernels.derivation.Traffic)"
+    )
+    incumbent: KernelTarget | None = Field(
+        default=None, description="the kernel that the checkout already has for this op"
+    )
     compiled: bool = Field(default=True, description="whether torch.compile is timed too")
 
 
@@ -187,7 +205,9 @@ class Refusal(Record):
 
     reason: str = Field(description="one sentence a person understands")
     node: str | None = Field(default=None, description='the operation, e.g. "aten.sort.default"')
-    where: str | None = Field(default=None, description='source line in the reference, e.g. "line 4: y = x.sort()"')
+    where: str | None = Field(
+        default=None, description='source line in the reference, e.g. "line 4: y = x.sort()"'
+    )
     needed: str | None = Field(default=None, description="what would be needed to support it")
 
 
@@ -202,7 +222,9 @@ class AnalyzeResult(Record):
 
 class StyleResult(Record):
     kind: Literal["style"] = "style"
-    files: dict[str, str] = Field(default_factory=dict, description="formatted files when the job said fix=True")
+    files: dict[str, str] = Field(
+        default_factory=dict, description="formatted files when the job said fix=True"
+    )
 
 
 class EmptyResult(Record):

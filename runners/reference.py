@@ -42,7 +42,10 @@ def load_reference(op: OpSpec, folder: Path) -> Any:
         ) from error
     entry = getattr(module, op.entry, None)
     if not callable(entry):
-        raise Unsupported(f"the reference defines no function or class called {op.entry}", needed=f"a definition of {op.entry}")
+        raise Unsupported(
+            f"the reference defines no function or class called {op.entry}",
+            needed=f"a definition of {op.entry}",
+        )
     return entry
 
 
@@ -62,7 +65,10 @@ def import_dotted(dotted_path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise Unsupported(f"{module_name} can't be imported on the runner: {type(error).__name__}: {error}", needed="an installed package") from error
+        raise Unsupported(
+            f"{module_name} can't be imported on the runner: {type(error).__name__}: {error}",
+            needed="an installed package",
+        ) from error
     found = getattr(module, name, None)
     if not (inspect.isfunction(found) or inspect.isclass(found)):
         what = "has nothing" if found is None else "has no function or class"
@@ -85,11 +91,16 @@ def extract_source(found: Any) -> str:
         if item.__name__ in definitions:
             continue
         if len(definitions) >= MAX_DEFINITIONS:
-            raise Unsupported(f"{found.__name__} needs more than {MAX_DEFINITIONS} other definitions", needed="a smaller reference")
+            raise Unsupported(
+                f"{found.__name__} needs more than {MAX_DEFINITIONS} other definitions",
+                needed="a smaller reference",
+            )
         tree = _definition(item)
         definitions[item.__name__] = ast.unparse(tree)
         namespace = vars(sys.modules[item.__module__])
-        for name in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & namespace.keys()):
+        for name in sorted(
+            {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & namespace.keys()
+        ):
             value = namespace[name]
             if value is item:
                 continue
@@ -97,28 +108,53 @@ def extract_source(found: Any) -> str:
                 imports[name] = _module_import(value, name)
             elif isinstance(value, bool | int | float | str) or value is None:
                 constants[name] = f"{name} = {_literal(value)}"
-            elif getattr(value, "__module__", "").split(".")[0] in ("torch", "typing", "math") or value in (math.pi, math.e):
+            elif getattr(value, "__module__", "").split(".")[0] in ("torch", "typing", "math") or value in (
+                math.pi,
+                math.e,
+            ):
                 imports[name] = _object_import(value, name)
             elif inspect.isfunction(value) or inspect.isclass(value):
                 pending.append(value)
             else:
-                raise Unsupported(f"{item.__name__} uses {name}, a {type(value).__name__} that can't be copied", needed="a self-contained reference")
+                raise Unsupported(
+                    f"{item.__name__} uses {name}, a {type(value).__name__} that can't be copied",
+                    needed="a self-contained reference",
+                )
     # Definitions that others need at class-creation time (base classes) come first.
     ordered = list(definitions.values())[::-1]
-    return "\n".join([*sorted(imports.values()), "", *constants.values(), "", *("\n" + text + "\n" for text in ordered)]).strip() + "\n"
+    return (
+        "\n".join(
+            [
+                *sorted(imports.values()),
+                "",
+                *constants.values(),
+                "",
+                *("\n" + text + "\n" for text in ordered),
+            ]
+        ).strip()
+        + "\n"
+    )
 
 
 def _definition(item: Any) -> ast.FunctionDef | ast.ClassDef:
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(item)))
     except (OSError, TypeError) as error:
-        raise Unsupported(f"the source of {item.__name__} can't be read", needed="a function or class written in Python") from error
+        raise Unsupported(
+            f"the source of {item.__name__} can't be read", needed="a function or class written in Python"
+        ) from error
     tree = ast.parse(source).body[0]
     if not isinstance(tree, ast.FunctionDef | ast.ClassDef):
-        raise Unsupported(f"{item.__name__} is not a plain function or class", needed="a function or an nn.Module")
+        raise Unsupported(
+            f"{item.__name__} is not a plain function or class", needed="a function or an nn.Module"
+        )
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            node.decorator_list = [d for d in node.decorator_list if isinstance(d, ast.Name) and d.id in ("staticmethod", "property", "classmethod")]
+            node.decorator_list = [
+                d
+                for d in node.decorator_list
+                if isinstance(d, ast.Name) and d.id in ("staticmethod", "property", "classmethod")
+            ]
     return tree
 
 
@@ -138,7 +174,10 @@ def _object_import(value: Any, name: str) -> str:
         for candidate in (name, getattr(value, "__name__", name)):
             if getattr(module, candidate, None) is value:
                 return f"from {module_name} import {candidate}" + (f" as {name}" if candidate != name else "")
-    raise Unsupported(f"it uses {getattr(value, '__module__', '?')}.{name}", needed="a reference that uses torch's public names")
+    raise Unsupported(
+        f"it uses {getattr(value, '__module__', '?')}.{name}",
+        needed="a reference that uses torch's public names",
+    )
 
 
 def _literal(value: Any) -> str:

@@ -6,7 +6,6 @@ A child's failure is data (`Ended`), never an exception.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.confinement import Method, best_method, python_directories, wrap
+from runners.process_tree import adopt_orphans, descendants, kill_tree, resident_bytes
 from runners.protocol import Isolation
 
 OWN_ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,6 @@ BOOT = Path(__file__).resolve().parent / "confined" / "boot.py"
 POLL_S = 0.05
 MAX_RESULT_BYTES = 64 * 1024**2
 MAX_LINE_CHARS = 4_000
-PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,9 @@ def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> Non
         function(path)
 
 
-def run_confined(child: Child, on_line: Callable[[str], None] | None = None, method: Method | None = None) -> Ended:
+def run_confined(
+    child: Child, on_line: Callable[[str], None] | None = None, method: Method | None = None
+) -> Ended:
     """Run `child` to its end, its deadline or its limits; `on_line` gets each line of its output as it comes."""
     method = method or best_method(gpu=child.gpu)
     started = time.monotonic()
@@ -113,9 +114,25 @@ def run_confined(child: Child, on_line: Callable[[str], None] | None = None, met
         for folder in (report, home, root):
             folder.mkdir()
         command = _command(child, report / "boot.json")
-        readable = _outermost([*python_directories(child.python), BOOT.parent, child.script.parent, *child.import_path, *child.readable])
-        argv = wrap(method, command, readable=readable, writable=[report, home, *child.writable], cwd=child.cwd, gpu=child.gpu, root=root)
-        _adopt_orphans()
+        readable = _outermost(
+            [
+                *python_directories(child.python),
+                BOOT.parent,
+                child.script.parent,
+                *child.import_path,
+                *child.readable,
+            ]
+        )
+        argv = wrap(
+            method,
+            command,
+            readable=readable,
+            writable=[report, home, *child.writable],
+            cwd=child.cwd,
+            gpu=child.gpu,
+            root=root,
+        )
+        adopt_orphans()
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -130,7 +147,7 @@ def run_confined(child: Child, on_line: Callable[[str], None] | None = None, met
         try:
             why, timed_out = _watch(process, child, [home, *child.writable], started, seen)
         finally:
-            _kill_tree(process, seen)
+            kill_tree(process, seen)
             reader.join()
         isolation = _observed(method, report / "boot.json")
     returncode = None if why else process.returncode
@@ -175,7 +192,17 @@ def _command(child: Child, observation: Path) -> list[str]:
     }
     # -S: no .pth file of the environment is processed (ours would make our packages importable); -P: no script folder
     # on the path.
-    return [str(child.python), "-S", "-P", "-u", str(BOOT), str(observation), json.dumps(limits), str(child.script), *child.arguments]
+    return [
+        str(child.python),
+        "-S",
+        "-P",
+        "-u",
+        str(BOOT),
+        str(observation),
+        json.dumps(limits),
+        str(child.script),
+        *child.arguments,
+    ]
 
 
 def _environment(child: Child, home: Path) -> dict[str, str]:
@@ -197,7 +224,11 @@ def _environment(child: Child, home: Path) -> dict[str, str]:
 def _outermost(paths: list[Path]) -> list[Path]:
     """`paths` that exist, without those that lie inside another."""
     existing = sorted({path for path in paths if path.exists()})
-    return [path for path in existing if not any(path != other and path.is_relative_to(other) for other in existing)]
+    return [
+        path
+        for path in existing
+        if not any(path != other and path.is_relative_to(other) for other in existing)
+    ]
 
 
 def _watch(
@@ -218,45 +249,20 @@ def _watch(
             return "", False
         if now - started > limits.deadline_s:
             return f"stopped at its deadline of {limits.deadline_s:g} s", True
-        tree = _descendants(process.pid)
+        tree = descendants(process.pid)
         seen.update(tree)
         if len(tree) > limits.processes:
             return f"stopped: more than {limits.processes} processes", False
-        resident = sum(_resident_bytes(pid) for pid in tree)
+        resident = sum(resident_bytes(pid) for pid in tree)
         if resident > limits.memory_bytes:
-            return f"stopped: it used {resident / 1e9:.1f} GB of memory, {limits.memory_bytes / 1e9:.1f} GB are allowed", False
+            return (
+                f"stopped: it used {resident / 1e9:.1f} GB of memory, {limits.memory_bytes / 1e9:.1f} GB are allowed",
+                False,
+            )
         if now - looked_at_disk > 1:
             looked_at_disk = now
             if sum(_disk_bytes(folder) for folder in folders) > limits.disk_bytes:
                 return f"stopped: it wrote more than {limits.disk_bytes / 1e9:.1f} GB to disk", False
-
-
-def _processes() -> dict[int, list[int]]:
-    """Children of every process on this machine: parent id -> ids."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(name))
-    return children
-
-
-def _descendants(pid: int) -> list[int]:
-    children = _processes()
-    found, pending = [], [pid]
-    while pending:
-        current = pending.pop()
-        found.append(current)
-        pending += children.get(current, [])
-    return found
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def _disk_bytes(folder: Path) -> int:
@@ -264,40 +270,16 @@ def _disk_bytes(folder: Path) -> int:
     for directory, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+                total += os.lstat(f"{directory}/{name}").st_blocks * 512
     return total
-
-
-def _adopt_orphans() -> None:
-    """Become the reaper of descendants whose parent dies, so that a child that daemonises can still be found and killed."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _kill_tree(process: subprocess.Popen[bytes], seen: set[int]) -> None:
-    """Kill the child's process group, every descendant, and what was seen alive and then left for a session of its own."""
-    for _ in range(50):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        if process.poll() is None:
-            seen.update(_descendants(process.pid))
-        orphans = seen & set(_processes().get(os.getpid(), [])) - {process.pid}
-        for pid in [*orphans, *(pid for orphan in orphans for pid in _descendants(orphan))]:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in orphans:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.2)
-        if process.poll() is not None and not orphans:
-            return
-    raise RuntimeError(f"child {process.pid} could not be killed")
 
 
 class _Reader:
     """Drains a child's output in a thread: hands lines on, keeps the last part, never grows without bound."""
 
-    def __init__(self, process: subprocess.Popen[bytes], keep_chars: int, on_line: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], keep_chars: int, on_line: Callable[[str], None] | None
+    ) -> None:
         self._keep, self._on_line = keep_chars, on_line
         self._stream = process.stdout
         self._kept = ""
@@ -322,7 +304,9 @@ class _Reader:
 def _observed(method: Method, path: Path) -> Isolation:
     seen = read_result(path)
     if not isinstance(seen, dict):
-        return Isolation(method=method, network=True, detail="the child died before it could observe its confinement")
+        return Isolation(
+            method=method, network=True, detail="the child died before it could observe its confinement"
+        )
     others = [name for name in seen["interfaces"] if name != "lo"]
     detail = f"uid {seen['uid']}, {seen['visible_processes']} visible processes, capabilities {seen['capabilities']}"
     return Isolation(method=method, network=bool(others), detail=detail)
@@ -335,7 +319,11 @@ def _death(returncode: int | None) -> str:
     number = -returncode if returncode < 0 else returncode - 128
     if number in set(signal.Signals):
         name = signal.Signals(number).name
-        hint = {"SIGXCPU": ": CPU time limit", "SIGXFSZ": ": file size limit", "SIGKILL": ": perhaps out of memory"}.get(name, "")
+        hint = {
+            "SIGXCPU": ": CPU time limit",
+            "SIGXFSZ": ": file size limit",
+            "SIGKILL": ": perhaps out of memory",
+        }.get(name, "")
         return f"killed by {name}{hint}"
     return f"exit code {returncode}"
 
@@ -347,5 +335,11 @@ def site_packages(python: Path) -> tuple[Path, ...]:
         entries = sys.path
     else:
         command = [str(python), "-c", "import json, sys; print(json.dumps(sys.path))"]
-        entries = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
-    return tuple(dict.fromkeys(Path(entry) for entry in entries if entry.rstrip("/").endswith(("site-packages", "dist-packages"))))
+        entries = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        )
+    return tuple(
+        dict.fromkeys(
+            Path(entry) for entry in entries if entry.rstrip("/").endswith(("site-packages", "dist-packages"))
+        )
+    )

@@ -14,15 +14,18 @@ MAX_SOURCE_CHARS = 100_000
 
 ALLOWED_MODULES = frozenset({"torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__"})
 ALLOWED_BUILTINS = frozenset(
-    "abs all any bool dict enumerate filter float int isinstance len list map max min pow range reversed round set slice "
+    "abs all any bool dict enumerate filter float int isinstance len list map max min pow range reversed round set slice "  # noqa: SIM905 - a word list is easier to read
     "sorted str sum super tuple zip property staticmethod classmethod AssertionError NotImplementedError RuntimeError "
     "TypeError ValueError".split()
+)
+UNLISTED_BUILTINS = (
+    frozenset(dir(builtins)) - ALLOWED_BUILTINS - {"True", "False", "None", "NotImplemented", "Ellipsis"}
 )
 # Functions that read or write outside their arguments, or hand back objects that do. Every other public name of torch
 # is judged by `_torch_name_allowed`.
 TORCH_NAMESPACES = frozenset({"nn", "nn.functional", "nn.init", "special", "linalg", "fft"})
 TORCH_DENIED = frozenset(
-    "autograd backends classes compile compiler cond cpu cuda distributed export from_file func fx hub importlib inspect "
+    "autograd backends classes compile compiler cond cpu cuda distributed export from_file func fx hub importlib inspect "  # noqa: SIM905 - a word list is easier to read
     "jit library load manual_seed masked mps mtia multiprocessing nested ops os overrides package profiler quantization "
     "random save seed serialization set_default_device set_default_dtype set_num_threads set_rng_state sparse storage "
     "sys testing threading types utils vmap warnings xpu initial_seed get_file_path textwrap ctypes glob platform "
@@ -33,10 +36,10 @@ TORCH_DENIED = frozenset(
 )
 # Refused even when a local of that name exists somewhere: scopes are not resolved here.
 BUILTINS_DENIED = frozenset(
-    "exec eval compile open getattr setattr delattr globals locals vars breakpoint type object memoryview exit quit help".split()
+    "exec eval compile open getattr setattr delattr globals locals vars breakpoint type object memoryview exit quit help".split()  # noqa: SIM905 - a word list is easier to read
 )
 METHODS_DENIED = frozenset(
-    "apply_ map_ map2_ numpy tofile storage untyped_storage data_ptr set_ resize_ share_memory_ register_hook register_full_backward_hook "
+    "apply_ map_ map2_ numpy tofile storage untyped_storage data_ptr set_ resize_ share_memory_ register_hook register_full_backward_hook "  # noqa: SIM905 - a word list is easier to read
     "register_forward_hook register_forward_pre_hook register_post_accumulate_grad_hook format format_map f_globals f_builtins f_locals gi_frame "
     "cr_frame tb_frame func_globals mro with_traceback backward to_dlpack cuda pin_memory record_stream "
     "load_state_dict compile".split()
@@ -59,15 +62,25 @@ class Finding:
 def scan(source: str) -> list[Finding]:
     """Return everything in `source` that the allow-list refuses, in line order; empty when it is acceptable."""
     if len(source) > MAX_SOURCE_CHARS:
-        return [Finding(0, f"the reference is {len(source):,} characters long; at most {MAX_SOURCE_CHARS:,} are read")]
+        return [
+            Finding(
+                0, f"the reference is {len(source):,} characters long; at most {MAX_SOURCE_CHARS:,} are read"
+            )
+        ]
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        return [Finding(error.lineno or 0, f"this is not valid Python: {error.msg}", _line(source, error.lineno or 0))]
+        return [
+            Finding(
+                error.lineno or 0, f"this is not valid Python: {error.msg}", _line(source, error.lineno or 0)
+            )
+        ]
     except (ValueError, RecursionError, MemoryError) as error:
         return [Finding(0, f"this can't be parsed as Python: {error or type(error).__name__}")]
     try:
-        findings = [Finding(line, message, _line(source, line)) for line, message in _Scanner(tree).findings()]
+        findings = [
+            Finding(line, message, _line(source, line)) for line, message in _Scanner(tree).findings()
+        ]
     except RecursionError:
         return [Finding(0, "the reference is nested too deeply to be read")]
     return sorted(set(findings), key=lambda finding: (finding.line, finding.message))
@@ -85,10 +98,14 @@ class _Scanner:
         self.tree = tree
         self.modules: dict[str, str] = {}
         self.attribute_bases = {
-            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         }
         self.bound = {
-            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         } | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -138,7 +155,9 @@ class _Scanner:
 
     def _node(self, node: ast.AST) -> Iterator[tuple[int, str]]:
         line = getattr(node, "lineno", 0)
-        if isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await | ast.Yield | ast.YieldFrom):
+        if isinstance(
+            node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await | ast.Yield | ast.YieldFrom
+        ):
             yield line, "a reference is a plain function: no async, await or yield"
         elif isinstance(node, ast.Global | ast.Nonlocal):
             yield line, "a reference may not change global state"
@@ -153,7 +172,10 @@ class _Scanner:
 
     def _definition(self, node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[int, str]]:
         for decorator in node.decorator_list:
-            if not (isinstance(decorator, ast.Name) and decorator.id in {"staticmethod", "property", "classmethod"}):
+            if not (
+                isinstance(decorator, ast.Name)
+                and decorator.id in {"staticmethod", "property", "classmethod"}
+            ):
                 yield decorator.lineno, "decorators are not allowed in a reference"
         if node.name.startswith("__") and node.name != "__init__":
             yield node.lineno, f"`{node.name}` may not be defined in a reference"
@@ -167,22 +189,28 @@ class _Scanner:
             yield node.lineno, f"`{node.id}` may not be used in a reference"
         elif node.id in self.modules and id(node) not in self.attribute_bases:
             yield node.lineno, f"the module `{node.id}` may only be used as `{node.id}.name`"
-        elif isinstance(node.ctx, ast.Load) and node.id not in self.bound and node.id not in self.modules:
-            if hasattr(builtins, node.id) and node.id not in ALLOWED_BUILTINS:
-                yield node.lineno, f"`{node.id}` may not be used in a reference"
+        elif isinstance(node.ctx, ast.Load) and node.id in UNLISTED_BUILTINS and node.id not in self.bound:
+            yield node.lineno, f"`{node.id}` may not be used in a reference"
 
     def _attribute(self, node: ast.Attribute) -> Iterator[tuple[int, str]]:
         module = self._module_path(node)
         if module is not None:
-            if module.startswith("torch.") and not _torch_name_allowed(module.removeprefix("torch.")):
-                yield node.lineno, f"{module} may not be used in a reference"
-            elif module.startswith(("math._", "typing._")):
+            if (
+                module.startswith("torch.") and not _torch_name_allowed(module.removeprefix("torch."))
+            ) or module.startswith(("math._", "typing._")):
                 yield node.lineno, f"{module} may not be used in a reference"
             return
         on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
-        on_super = isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name) and node.value.func.id == "super"
+        on_super = (
+            isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Name)
+            and node.value.func.id == "super"
+        )
         if node.attr.startswith("__") and not (node.attr == "__init__" and on_super):
-            yield node.lineno, f"`.{node.attr}` is not allowed: double-underscore attributes reach the interpreter"
+            yield (
+                node.lineno,
+                f"`.{node.attr}` is not allowed: double-underscore attributes reach the interpreter",
+            )
         elif node.attr.startswith("_") and not node.attr.startswith("__") and not on_self:
             yield node.lineno, f"`.{node.attr}` is not allowed: it is private"
         elif node.attr in METHODS_DENIED:

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
-CACHE = Path(
-    os.environ.get("LIGER_BOT_TEST_CACHE", Path(__file__).resolve().parents[1] / ".liger-bot" / "sdists")
-)
+CACHE = Path(os.environ.get("LIGER_BOT_TEST_CACHE", Path(__file__).resolve().parents[1] / ".liger-bot" / "sdists"))
 
 
 def liger_sdist(version: str = "0.7.0") -> Path:
@@ -18,18 +17,15 @@ def liger_sdist(version: str = "0.7.0") -> Path:
     archive = CACHE / f"liger_kernel-{version}.tar.gz"
     if not archive.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "--no-binary",
-            ":all:",
-        ]
-        subprocess.run([*command, "--dest", str(CACHE), f"liger-kernel=={version}"], check=True, timeout=300)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation"]
+        # beside the archive and renamed, because another test process may be doing the same
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+            subprocess.run(
+                [*command, "--no-binary", ":all:", "--dest", scratch, f"liger-kernel=={version}"],
+                check=True,
+                timeout=300,
+            )
+            (Path(scratch) / archive.name).replace(archive)
     return archive
 
 

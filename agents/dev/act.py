@@ -14,7 +14,7 @@ from agents.conventions.edits import add_function, add_import, add_to_collection
 from agents.dev.neighbours import neighbours
 from agents.dev.pull_text import commit_message, pull_body, pull_title
 from agents.dev.reference_in_test import reference_in_test
-from agents.dev.signature import Signature, check_identifier
+from agents.dev.signature import Signature, axis_multiples, check_identifier
 from agents.dev.skeletons import benchmark_file, function_import, functional_code, module_file, unit_test_file
 from agents.ports import Bench, Tree
 from agents.profiles import KernelProfile
@@ -145,12 +145,12 @@ def _created(
     reference = reference_in_test(
         profile.op, f"Torch{stem}" if profile.op.kind == "module" else f"torch_{op}"
     )
-    axes = TracedOp.model_validate(profile.traced).axes
+    multiples = axis_multiples(TracedOp.model_validate(profile.traced))
     return {
         conventions.path("ops", f"{op}.py"): print_module(derivation, style),
         conventions.path("transformers", f"{op}.py"): module_file(profile, signature, conventions),
         f"test/transformers/test_{op}.py": unit_test_file(
-            profile, signature, conventions, reference, axes.get("n_cols", 1)
+            profile, signature, conventions, reference, multiples
         ),
         f"benchmark/scripts/benchmark_{op}.py": benchmark_file(profile, signature, conventions, reference),
     }

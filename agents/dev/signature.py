@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from agents.profiles import KernelProfile
 from kernels.derivation import Operand
 from kernels.op_spec import ScalarSpec, TensorSpec
+from kernels.traced import TracedOp
 
 _MULTIPLE = re.compile(r"(\d+)\s*\*\s*(\w+)")
 
@@ -130,6 +132,15 @@ class Signature:
         around = {"ones": "1 + 0.1 * ", "zeros": "0.1 * ", "half": "0.5 + 0.1 * "}
         # a weight stays near where it starts: one near zero that is divided by makes even float32 inaccurate
         return f"{around.get(tensor.init or '', '')}{value}" if tensor.learnable else value
+
+
+def axis_multiples(traced: TracedOp) -> dict[str, int]:
+    """Axis -> what its size must be a multiple of: halves of a packed tensor, groups of a group norm."""
+    groups = {scalar.name: scalar.default for scalar in traced.op.scalars if isinstance(scalar.default, int)}
+    multiples = dict(traced.axes)
+    for axis, scalar in traced.tied.items():
+        multiples[axis] = math.lcm(multiples.get(axis, 1), int(groups.get(scalar, 1)) or 1)
+    return multiples
 
 
 def width_name(axis: str) -> str:

@@ -6,7 +6,7 @@ The skeletons hold code's shape only; every expression of the mathematics comes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -18,9 +18,17 @@ from agents.profiles import KernelProfile
 from kernels.op_spec import TensorSpec
 
 # Few program instances (the interpreter pays for each), yet odd widths, one row, and widths of real models.
-SHAPES = ((2, 8, 4096), (4, 16, 2048), (1, 1, 1023), (3, 7, 256), (2, 8), (1, 4096))
-FUNCTIONAL_SHAPES = ((2, 8, 4096), (1, 1, 1023), (2, 8))
-STRIDED_SHAPES = ((4, 6, 256), (3, 127))
+ROWS = ((2, 8, 4096), (4, 16, 2048), (1, 1, 1023), (3, 7, 256), (2, 8), (1, 4096))
+FUNCTIONAL_ROWS = ((2, 8, 4096), (1, 1, 1023), (2, 8))
+STRIDED_ROWS = ((4, 6, 256), (3, 127))
+# For an op that names its axes, by rank. None is of size 1: a statistic over one element is singular.
+RANKED = {
+    1: ((4096,), (129,)),
+    2: ((64, 512), (7, 129), (33, 256)),
+    3: ((3, 8, 128), (2, 7, 33), (2, 32, 64)),
+    4: ((2, 4, 8, 32), (3, 2, 5, 18), (2, 8, 2, 64)),
+    5: ((2, 3, 4, 8, 16), (3, 2, 5, 7, 10)),
+}
 TOLERANCES = {"float32": {"atol": 1e-5, "rtol": 1e-5}, "bfloat16": {"atol": 1e-1, "rtol": 5e-2}}
 
 _skeletons = jinja2.Environment(
@@ -82,11 +90,11 @@ def unit_test_file(
     signature: Signature,
     conventions: Conventions,
     reference: RenamedReference,
-    multiple: int,
+    multiples: Mapping[str, int],
 ) -> str:
     """test/transformers/test_{op}.py: module and functional against the reference, and strided inputs.
 
-    `multiple`: what the number of columns must be a multiple of.
+    `multiples`: axis -> what its size must be a multiple of.
     """
     return render(
         "test.py.jinja",
@@ -96,9 +104,9 @@ def unit_test_file(
         reference_imports=reference.imports,
         reference_code=reference.code,
         tolerances={dtype: _tolerance(profile, dtype) for dtype in TOLERANCES},
-        shapes=_shapes(SHAPES, signature, multiple),
-        functional_shapes=_shapes(FUNCTIONAL_SHAPES, signature, multiple),
-        strided_shapes=_shapes(STRIDED_SHAPES, signature, multiple),
+        shapes=_shapes(ROWS, signature, multiples),
+        functional_shapes=_shapes(FUNCTIONAL_ROWS, signature, multiples),
+        strided_shapes=_shapes(STRIDED_ROWS, signature, multiples),
         row_output=signature.row_output,
         same_dtype=signature.same_dtype,
         other_constructor_arguments=_constructor(signature, reference, other=True),
@@ -166,6 +174,7 @@ def _shared(
         "input_names": [tensor.name for tensor in signature.inputs],
         "parameters": [_tensor_context(signature, tensor) for tensor in signature.parameters],
         "tensors": [_tensor_context(signature, tensor) for tensor in _tensors_in_order(signature)],
+        "main": signature.main.name,
         "n_outputs": signature.outputs,
         "providers": providers,
         "providers_code": "[" + ", ".join(f'"{name}"' for name in providers) + "]",
@@ -176,6 +185,7 @@ def _tensor_context(signature: Signature, tensor: TensorSpec) -> dict[str, Any]:
     return {
         "name": tensor.name,
         "grad": tensor.needs_grad and tensor.dtype == "float",
+        "summed": len(tensor.shape) < len(signature.main.shape),
         "value": signature.value_code(tensor),
         "wide_value": signature.value_code(tensor, doubled=True),
     }
@@ -265,14 +275,18 @@ def _tolerance(profile: KernelProfile, dtype: str) -> dict[str, float]:
     return {**TOLERANCES[dtype], **profile.tolerances.get(dtype, {})}
 
 
-def _shapes(shapes: Sequence[tuple[int, ...]], signature: Signature, multiple: int) -> str:
-    """The shapes with a last axis that the op accepts, and as many axes as it names."""
-    axes = len(signature.main.shape)
+def _shapes(rows: Sequence[tuple[int, ...]], signature: Signature, multiples: Mapping[str, int]) -> str:
+    """`rows` for an op over the last axis of any tensor, else shapes of the rank that it names; sizes that the op accepts."""
+    axes = signature.main.shape
+    named = [axis for axis in axes if axis != "*"]
+    shapes = rows if axes[0] == "*" and len(named) == 1 else RANKED[len(axes)][: len(rows)]
     fitting = []
     for shape in shapes:
-        last = -(-shape[-1] // multiple) * multiple
-        padded = (*(1,) * (axes - len(shape)), *shape[:-1], last)
-        fitting.append(padded if "*" in signature.main.shape else padded[-axes:])
+        free = shape[: len(shape) - len(named)]
+        sizes = zip(named, shape[len(free) :], strict=True)
+        fitting.append(
+            (*free, *(-(-size // multiples.get(axis, 1)) * multiples.get(axis, 1) for axis, size in sizes))
+        )
     return repr(list(dict.fromkeys(fitting)))
 
 

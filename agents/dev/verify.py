@@ -20,6 +20,7 @@ from agents.dev.check_result import (
 )
 from agents.dev.measurement_tables import measurement_tables
 from agents.dev.repair import repair
+from agents.dev.signature import axis_multiples
 from agents.markdown import code, cut, fence, plain, table, visible
 from agents.profiles import KernelProfile
 from kernels.derive import derive
@@ -54,7 +55,7 @@ def plan(
     shapes and values, so the candidate's author must not know it.
     """
     traced = TracedOp.model_validate(profile.traced)
-    multiple = traced.axes.get("n_cols", 1)
+    multiple = axis_multiples(traced).get("n_cols", 1)
     widths = [
         -(-width // multiple) * multiple
         for width in CompilePayload.model_fields["n_cols"].get_default(call_default_factory=True)

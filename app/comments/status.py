@@ -172,7 +172,7 @@ def _next_step(view: StatusView) -> str:
                 if view.pull_number
                 else ""
             )
-            return f"This request was {view.state}{by}. Nothing more happens to it.{kept} `/liger retry` takes it up again."
+            return f"This request {'has' if view.state is State.expired else 'was'} {view.state}{by}. Nothing more happens to it.{kept} `/liger retry` takes it up again."
         case State.merged:
             return f"Pull request #{view.pull_number} was merged."
         case State.closed:

@@ -30,8 +30,9 @@ from runners.protocol import Gate
 
 log = logging.getLogger(__name__)
 
-# A run that brings the process down every time must not do so for ever.
-MAX_RECOVERY_ATTEMPTS = 5
+# A run that brings the process down every time must not do so for ever; a verify stage has some ten steps, and the
+# process may be killed by others at each of them.
+MAX_RECOVERY_ATTEMPTS = 20
 # Waits of 2, 4, 8, 16, 32 seconds: longer than GitHub's minute for secondary limits.
 _RETRIES = 6
 _TRANSIENT = (UnreachableError, LimitedError, BenchError)

@@ -44,7 +44,7 @@ def plan_stages(graph: Graph, targets: list[Target]) -> list[Stage]:
         groups.setdefault(_grid_axes(graph, target.node), []).append(target)
     stages: list[Stage] = []
     namer = Namer({t.tensor.name for t in targets} | set(graph.tensors))
-    for group in _absorbed(groups):
+    for group in _absorbed(graph, groups):
         stages += _plan_group(graph, group, namer)
     if sum(not s.host for s in stages) > MAX_KERNELS:
         raise Unsupported(f"more than {MAX_KERNELS} kernels would be needed")
@@ -65,13 +65,20 @@ class Namer:
         return name
 
 
-def _absorbed(groups: dict[frozenset[str], list[Target]]) -> list[list[Target]]:
-    """Groups whose axes are part of another group's join it when they are small (no axis of their own)."""
-    result: list[list[Target]] = []
+def _absorbed(graph: Graph, groups: dict[frozenset[str], list[Target]]) -> list[list[Target]]:
+    """Groups that need no columns of their own join the larger group whose host steps can make them."""
+    result: list[tuple[frozenset[str], list[Target]]] = []
     for axes, group in sorted(groups.items(), key=lambda item: -len(item[0])):
-        _ = axes
-        result.append(group)
-    return result
+        for larger, joined in result:
+            if axes >= larger:
+                continue
+            layout = candidate_layouts(graph, [t.node for t in joined], [t.tensor.dims for t in joined])[0]
+            if axes < larger and not axes & set(layout.cols):
+                joined.extend(group)
+                break
+        else:
+            result.append((axes, list(group)))
+    return [group for _, group in result]
 
 
 def _grid_axes(graph: Graph, root: int) -> frozenset[str]:
@@ -129,7 +136,9 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
         grid = [n for n in live if _is_grid(graph, n, rows)]
         beneath = _above(graph, live, set(grid))
         # Small reductions that a later kernel needs are made on the host first.
-        small = [n for n in grid if n not in heavy and any(n in _ancestors(graph, m) for m in live if m in heavy and m != n)]
+        kernel_work = {m for m in live if graph.axes_of[m] & cols}
+        kernel_work |= {o for n in grid if n in heavy for o in operands(graph.nodes[n])}
+        small = [n for n in grid if n not in heavy and any(n in _ancestors(graph, m) for m in kernel_work)]
         if small:
             produced = [(n, _small_tensor(graph, n, layout, namer)) for n in small]
             stages.append(Stage(_host_program(graph, [Target(t, n) for n, t in produced]), host=True))

@@ -17,8 +17,19 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     columns = builder.columns()
     full = [spec.name for spec in builder.op.tensors if spec.dtype == "float" and spec.name not in columns]
     dtypes = {**dict.fromkeys(columns, "float32"), **dict.fromkeys(full, "bfloat16")}
-    yield partial(builder.case, "autocast", "bf16 activations", rows=(4,), cols=48, dtype="bfloat16", dtypes=dtypes, options=Options(autocast="bfloat16"))
-    yield partial(builder.case, "autocast", "fp32 activations", rows=(4,), cols=48, options=Options(autocast="bfloat16"))
+    yield partial(
+        builder.case,
+        "autocast",
+        "bf16 activations",
+        rows=(4,),
+        cols=48,
+        dtype="bfloat16",
+        dtypes=dtypes,
+        options=Options(autocast="bfloat16"),
+    )
+    yield partial(
+        builder.case, "autocast", "fp32 activations", rows=(4,), cols=48, options=Options(autocast="bfloat16")
+    )
 
 
 FAMILY = Family("autocast", "inside torch.autocast", cases)

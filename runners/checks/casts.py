@@ -19,4 +19,10 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
         yield partial(builder.case, "casts", dtype, rows=(8,), cols=256, dtype=dtype, backward=False)
 
 
-FAMILY = Family("casts", "the reference's own casts are kept", cases, numbers="casts", nothing_to_test="the reference writes no cast that changes its result")
+FAMILY = Family(
+    "casts",
+    "the reference's own casts are kept",
+    cases,
+    numbers="casts",
+    nothing_to_test="the reference writes no cast that changes its result",
+)

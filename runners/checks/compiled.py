@@ -16,7 +16,15 @@ from runners.gauntlet.case import Case, Options
 
 def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     for dtype in ("float32", "bfloat16"):
-        yield partial(builder.case, "compiled", dtype, rows=(4, 8), cols=512, dtype=dtype, options=Options(compiled=True))
+        yield partial(
+            builder.case,
+            "compiled",
+            dtype,
+            rows=(4, 8),
+            cols=512,
+            dtype=dtype,
+            options=Options(compiled=True),
+        )
 
 
 FAMILY = Family("compiled", "torch.compile with fullgraph", cases, needs_gpu=True)

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from runners.checks import (
-    autocast, casts, compiled, determinism, dtypes, held_out, inputs_unchanged, kernel_work, large, mixed_dtypes, needs_grad,
-    no_grad, non_contiguous, nonfinite, poison, races, saved_intact, scalars, shapes,
+    autocast,
+    casts,
+    compiled,
+    determinism,
+    dtypes,
+    held_out,
+    inputs_unchanged,
+    kernel_work,
+    large,
+    mixed_dtypes,
+    needs_grad,
+    no_grad,
+    non_contiguous,
+    nonfinite,
+    poison,
+    races,
+    saved_intact,
+    scalars,
+    shapes,
 )  # fmt: skip
 from runners.checks.family import Family
 

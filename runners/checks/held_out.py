@@ -19,7 +19,14 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     draw = random.Random(builder.seed)  # noqa: S311 - reproducible from the job's seed, not a secret
     for number in range(4):
         rows = (draw.randint(1, 40),) if number % 2 == 0 else (draw.randint(1, 6), draw.randint(1, 6))
-        yield partial(builder.case, "held_out", f"{number}", rows=rows, cols=draw.randint(2, 3000), dtype=draw.choice(builder.dtypes))
+        yield partial(
+            builder.case,
+            "held_out",
+            f"{number}",
+            rows=rows,
+            cols=draw.randint(2, 3000),
+            dtype=draw.choice(builder.dtypes),
+        )
 
 
 FAMILY = Family("held_out", "shapes and values from a held-out seed", cases)

@@ -18,9 +18,21 @@ def import_verdicts(names: list[str], found: object, why: str) -> list[Verdict]:
     wrong = {name: found.get(name, "was not reached") for name in names if found.get(name, "was not reached")}
     if wrong:
         name, message = next(iter(wrong.items()))
-        return [_verdict(Outcome.failed, f"{name}: {str(message).splitlines()[-1]}", "\n".join(f"{n}: {m}" for n, m in wrong.items()))]
+        return [
+            _verdict(
+                Outcome.failed,
+                f"{name}: {str(message).splitlines()[-1]}",
+                "\n".join(f"{n}: {m}" for n, m in wrong.items()),
+            )
+        ]
     return [_verdict(Outcome.passed, f"{len(names)} imports work: {', '.join(names)}", "")]
 
 
 def _verdict(outcome: Outcome, summary: str, details: str) -> Verdict:
-    return Verdict(check="imports", gate=Gate.correctness, outcome=outcome, summary=summary[:500], details=details[:20_000])
+    return Verdict(
+        check="imports",
+        gate=Gate.correctness,
+        outcome=outcome,
+        summary=summary[:500],
+        details=details[:20_000],
+    )

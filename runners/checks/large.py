@@ -23,7 +23,21 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     options = Options(tile_rows=ROWS, sample_rows=sampled)
     full = [spec for spec in builder.op.tensors if "*" in spec.shape]
     if all(spec.shape == ("*", "n_cols") for spec in full) and not builder.columns() and len(full) <= 3:
-        yield partial(builder.case, "large", f"{ROWS} x {COLS} bfloat16", rows=(64,), cols=COLS, dtype="bfloat16", options=options)
+        yield partial(
+            builder.case,
+            "large",
+            f"{ROWS} x {COLS} bfloat16",
+            rows=(64,),
+            cols=COLS,
+            dtype="bfloat16",
+            options=options,
+        )
 
 
-FAMILY = Family("large", "more than 2^31 elements", cases, needs_gpu=True, nothing_to_test="only ops whose rows are independent are tiled this large")
+FAMILY = Family(
+    "large",
+    "more than 2^31 elements",
+    cases,
+    needs_gpu=True,
+    nothing_to_test="only ops whose rows are independent are tiled this large",
+)

@@ -21,7 +21,19 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     for weight, value in (("float32", "bfloat16"), ("float32", "float16"), ("bfloat16", "float32")):
         dtypes = {**dict.fromkeys(columns, weight), **dict.fromkeys(full, value)}
         # "bfloat16" and "float16" sort before "float32": the lower precision is the case's.
-        yield partial(builder.case, "mixed_dtypes", f"{weight} weight, {value} input", cols=100, dtype=min(weight, value), dtypes=dtypes)
+        yield partial(
+            builder.case,
+            "mixed_dtypes",
+            f"{weight} weight, {value} input",
+            cols=100,
+            dtype=min(weight, value),
+            dtypes=dtypes,
+        )
 
 
-FAMILY = Family("mixed_dtypes", "weights and inputs of different dtypes", cases, nothing_to_test="this op has no weights, so only one dtype at a time")
+FAMILY = Family(
+    "mixed_dtypes",
+    "weights and inputs of different dtypes",
+    cases,
+    nothing_to_test="this op has no weights, so only one dtype at a time",
+)

@@ -21,7 +21,19 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     for name in names:
         yield partial(builder.case, "needs_grad", f"only {name}", rows=(4,), cols=33, needs_grad={name})
         if len(names) > 2:
-            yield partial(builder.case, "needs_grad", f"all but {name}", rows=(4,), cols=33, needs_grad=set(names) - {name})
+            yield partial(
+                builder.case,
+                "needs_grad",
+                f"all but {name}",
+                rows=(4,),
+                cols=33,
+                needs_grad=set(names) - {name},
+            )
 
 
-FAMILY = Family("needs_grad", "any subset of inputs requiring gradients", cases, nothing_to_test="only one input has a gradient")
+FAMILY = Family(
+    "needs_grad",
+    "any subset of inputs requiring gradients",
+    cases,
+    nothing_to_test="only one input has a gradient",
+)

@@ -34,10 +34,32 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     specials = {"nan": [math.nan], "inf": [math.inf, -math.inf], "zeros": [0.0, -0.0]}
     for name, values in specials.items():
         for dtype in ("float32", "bfloat16"):
-            yield partial(builder.case, "nonfinite", f"{name} {dtype}", rows=(4,), cols=33, dtype=dtype, values=partial(_with, values))
-    yield partial(builder.case, "nonfinite", "nan gradient", rows=(4,), cols=33, gradient_values=partial(_with, [math.nan]))
+            yield partial(
+                builder.case,
+                "nonfinite",
+                f"{name} {dtype}",
+                rows=(4,),
+                cols=33,
+                dtype=dtype,
+                values=partial(_with, values),
+            )
+    yield partial(
+        builder.case,
+        "nonfinite",
+        "nan gradient",
+        rows=(4,),
+        cols=33,
+        gradient_values=partial(_with, [math.nan]),
+    )
     for scale in (30.0, 1e4, 1e-4, 1e-20):
-        yield partial(builder.case, "nonfinite", f"values near {scale:g}", rows=(4,), cols=33, values=partial(_scaled, scale))
+        yield partial(
+            builder.case,
+            "nonfinite",
+            f"values near {scale:g}",
+            rows=(4,),
+            cols=33,
+            values=partial(_scaled, scale),
+        )
 
 
 FAMILY = Family("nonfinite", "NaN, infinities, large and tiny values", cases)

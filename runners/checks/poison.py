@@ -17,10 +17,16 @@ def inspect(judged: Sequence[Judged]) -> list[str]:
         broken = sum(run["broken_guards"] for run in each.runs)
         if broken:
             problems.append(f"{each.case.id}: {broken} elements outside an allocation were overwritten")
-        subclass = any(not result["plain"] for run in each.runs for result in [*run["outputs"], *filter(None, run["gradients"].values())])
+        subclass = any(
+            not result["plain"]
+            for run in each.runs
+            for result in [*run["outputs"], *filter(None, run["gradients"].values())]
+        )
         if subclass:
             problems.append(f"{each.case.id}: a result is a tensor subclass, not a plain tensor")
     return problems
 
 
-FAMILY = Family("poison", "nothing outside an allocation is written, results are plain tensors", inspect_all=inspect)
+FAMILY = Family(
+    "poison", "nothing outside an allocation is written, results are plain tensors", inspect_all=inspect
+)

@@ -16,7 +16,10 @@ def inspect(judged: Sequence[Judged]) -> list[str]:
     problems = []
     for each in judged:
         for run in each.runs:
-            problems += [f"{each.case.id}: programs of {name} store to {count} addresses of each other" for name, count in run["races"].items()]
+            problems += [
+                f"{each.case.id}: programs of {name} store to {count} addresses of each other"
+                for name, count in run["races"].items()
+            ]
     return problems
 
 

@@ -17,7 +17,15 @@ from runners.gauntlet.case import Case, Options
 def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
     if builder.differentiable():
         for dtype in ("float32", "bfloat16"):
-            yield partial(builder.case, "saved_intact", dtype, rows=(4, 3), cols=65, dtype=dtype, options=Options(backward_twice=True))
+            yield partial(
+                builder.case,
+                "saved_intact",
+                dtype,
+                rows=(4, 3),
+                cols=65,
+                dtype=dtype,
+                options=Options(backward_twice=True),
+            )
 
 
 def inspect(judged: Sequence[Judged]) -> list[str]:
@@ -25,7 +33,11 @@ def inspect(judged: Sequence[Judged]) -> list[str]:
     for each in judged:
         for run in each.runs:
             again = run["again"] or {}
-            problems += [f"{each.case.id}: the gradient of {name} differs the second time" for name, same in again.items() if same is False]
+            problems += [
+                f"{each.case.id}: the gradient of {name} differs the second time"
+                for name, same in again.items()
+                if same is False
+            ]
     return problems
 
 

@@ -15,7 +15,6 @@ from runners.checks.family import Family
 from runners.gauntlet.builder import Builder, Refused
 from runners.gauntlet.case import Case
 
-
 FACTORS = (0.625, 1.75, 1e2, 1e4, 1e6)
 TELLING = 0.02  # relative change of the output: below it, a baked-in default could pass for rounding
 
@@ -36,10 +35,19 @@ def _telling_case(builder: Builder, name: str, default: float) -> Case:
         case = builder.case("scalars", f"{name} = {other:g}", rows=(4,), cols=65, scalars={name: other})
         case.values, case.storages = usual.values, usual.storages
         after = builder.reference.results(case, torch.float64).outputs
-        change = max(float((x - y).abs().max() / (y.abs().max() + 1e-30)) for x, y in zip(after, before, strict=True) if y.numel())
+        change = max(
+            float((x - y).abs().max() / (y.abs().max() + 1e-30))
+            for x, y in zip(after, before, strict=True)
+            if y.numel()
+        )
         if change > TELLING:
             return case
     raise Refused(f"no value of {name} that was tried changes the result visibly")
 
 
-FAMILY = Family("scalars", "scalar parameters away from their defaults", cases, nothing_to_test="this op has no free scalar parameters")
+FAMILY = Family(
+    "scalars",
+    "scalar parameters away from their defaults",
+    cases,
+    nothing_to_test="this op has no free scalar parameters",
+)

@@ -11,20 +11,35 @@ from collections.abc import Iterator, Mapping
 
 from runners.protocol import Gate, Outcome, Verdict
 
-ALLOWED_ROOTS = frozenset({"torch", "triton", "math", "typing", "functools", "contextlib", "operator", "packaging", "__future__", "collections"})
+ALLOWED_ROOTS = frozenset(
+    {
+        "torch",
+        "triton",
+        "math",
+        "typing",
+        "functools",
+        "contextlib",
+        "operator",
+        "packaging",
+        "__future__",
+        "collections",
+    }
+)
 DENIED_MODULES = frozenset({
     "torch.nn.functional", "torch.utils.cpp_extension", "torch.cuda.graphs", "torch.multiprocessing", "torch._C", "torch.ops", "torch.hub",
     "torch.jit", "torch.package", "torch.compiler", "torch._inductor", "torch._dynamo",
 })  # fmt: skip
 # Work that belongs in the kernel. Allocation, layout, dtype queries and sums over partial results are the host's.
 TORCH_WORK = frozenset(
-    "relu silu gelu softmax log_softmax sigmoid tanh exp exp2 log log2 log1p expm1 pow square sqrt rsqrt matmul mm bmm addmm baddbmm einsum "
+    "relu silu gelu softmax log_softmax sigmoid tanh exp exp2 log log2 log1p expm1 pow square sqrt rsqrt matmul mm bmm addmm baddbmm einsum "  # noqa: SIM905 - a word list is easier to read
     "dot where clamp clip maximum minimum layer_norm rms_norm group_norm batch_norm softplus mish erf logsumexp cumsum cumprod conv1d conv2d "
     "conv3d linear embedding cross_entropy nll_loss kl_div dropout sin cos var mean std norm topk sort compile tensordot mul div add sub".split()
 )
-DENIED_NAMES = frozenset("exec eval compile open __import__ globals locals vars setattr delattr breakpoint input memoryview".split())
+DENIED_NAMES = frozenset(
+    "exec eval compile open __import__ globals locals vars setattr delattr breakpoint input memoryview".split()  # noqa: SIM905 - a word list is easier to read
+)
 DENIED_ATTRIBUTES = frozenset(
-    "__globals__ __code__ __closure__ __subclasses__ __bases__ __mro__ __builtins__ __dict__ f_back f_globals f_locals gi_frame tb_frame "
+    "__globals__ __code__ __closure__ __subclasses__ __bases__ __mro__ __builtins__ __dict__ f_back f_globals f_locals gi_frame tb_frame "  # noqa: SIM905 - a word list is easier to read
     "_C cpp_extension set_stream current_stream stream synchronize Stream CUDAGraph data_ptr _version".split()
 )
 CASTS = ("int64", "uint64")
@@ -40,7 +55,9 @@ def check_static(files: Mapping[str, str]) -> list[Verdict]:
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError) as error:
-            verdicts.append(_failed(path, getattr(error, "lineno", None), f"this is not valid Python: {error}"))
+            verdicts.append(
+                _failed(path, getattr(error, "lineno", None), f"this is not valid Python: {error}")
+            )
             continue
         if not any(is_kernel(node) for node in ast.walk(tree)):
             continue
@@ -48,7 +65,8 @@ def check_static(files: Mapping[str, str]) -> list[Verdict]:
         own_package = _package_of(path)
         verdicts += [_failed(path, line, message) for line, message in _findings(tree, own_package)]
         verdicts += [
-            _verdict(path, line, Outcome.flagged, message, hard=False, check="style/int64_offsets") for line, message in _narrow_offsets(tree)
+            _verdict(path, line, Outcome.flagged, message, hard=False, check="style/int64_offsets")
+            for line, message in _narrow_offsets(tree)
         ]
     if scanned and not any(v.outcome is Outcome.failed for v in verdicts):
         words = f"{', '.join(scanned)}: imports, names and calls are those of a kernel"
@@ -58,7 +76,9 @@ def check_static(files: Mapping[str, str]) -> list[Verdict]:
 
 def is_kernel(node: ast.AST) -> bool:
     """Whether a node is a function decorated with triton.jit, plainly or among others."""
-    return isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator).split("(")[0].split(".") for decorator in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and any(
+        "jit" in ast.unparse(decorator).split("(")[0].split(".") for decorator in node.decorator_list
+    )
 
 
 def _findings(tree: ast.Module, own_package: str) -> Iterator[tuple[int, str]]:
@@ -87,7 +107,7 @@ def _findings(tree: ast.Module, own_package: str) -> Iterator[tuple[int, str]]:
 
 
 def _import(line: int, name: str, own_package: str, *, relative: bool = False) -> Iterator[tuple[int, str]]:
-    root = name.split(".")[0]
+    root = name.split(".", maxsplit=1)[0]
     if relative or root == own_package:
         return
     if root not in ALLOWED_ROOTS:
@@ -97,13 +117,14 @@ def _import(line: int, name: str, own_package: str, *, relative: bool = False) -
 
 
 def _narrow_offsets(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Kernels that multiply a program id by something without ever making it 64-bit."""
+    """Kernels that use their program id without ever making anything 64-bit."""
     for kernel in ast.walk(tree):
-        if not is_kernel(kernel):
+        if not (isinstance(kernel, ast.FunctionDef) and is_kernel(kernel)):
             continue
         text = ast.unparse(kernel)
         if "program_id" in text and not any(cast in text for cast in CASTS):
-            yield kernel.lineno, f"{kernel.name} keeps its program id in 32 bits: offsets overflow past 2^31 elements"  # type: ignore[attr-defined]
+            message = f"{kernel.name} keeps its program id in 32 bits: offsets overflow past 2^31 elements"
+            yield kernel.lineno, message
 
 
 def _is_torch(node: ast.expr) -> bool:
@@ -119,5 +140,15 @@ def _failed(path: str, line: int | None, message: str) -> Verdict:
     return _verdict(path, line, Outcome.failed, message)
 
 
-def _verdict(path: str, line: int | None, outcome: Outcome, message: str, *, hard: bool = True, check: str = "style/static") -> Verdict:
-    return Verdict(check=check, gate=Gate.style, outcome=outcome, hard=hard, summary=message[:500], path=path, line=line)
+def _verdict(
+    path: str,
+    line: int | None,
+    outcome: Outcome,
+    message: str,
+    *,
+    hard: bool = True,
+    check: str = "style/static",
+) -> Verdict:
+    return Verdict(
+        check=check, gate=Gate.style, outcome=outcome, hard=hard, summary=message[:500], path=path, line=line
+    )

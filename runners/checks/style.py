@@ -38,7 +38,9 @@ def check_style(job: Job, payload: StylePayload, on_progress: Callable[[Progress
     python = sorted(name for name in payload.files if name.endswith(".py"))
     ruff = find_ruff()
     if ruff is None:
-        report.verdicts.append(_verdict("style/ruff", Outcome.skipped, "ruff is not installed on this runner"))
+        report.verdicts.append(
+            _verdict("style/ruff", Outcome.skipped, "ruff is not installed on this runner")
+        )
         report.result = StyleResult(files=dict(payload.files) if payload.fix else {})
         return report
     with scratch_folder() as scratch:
@@ -48,7 +50,9 @@ def check_style(job: Job, payload: StylePayload, on_progress: Callable[[Progress
         progress(2, "ruff format")
         report.verdicts += format_files(ruff, copy, python, fix=payload.fix)
         if payload.fix:
-            report.result = StyleResult(files={name: inside(copy, name).read_text() for name in payload.files})
+            report.result = StyleResult(
+                files={name: inside(copy, name).read_text() for name in payload.files}
+            )
     report.verdicts += _version_verdict(ruff, payload.ruff)
     progress(3, "style done")
     return report
@@ -65,16 +69,42 @@ def find_ruff() -> Path | None:
 def lint(ruff: Path, checkout: Path, files: list[str], *, fix: bool) -> list[Verdict]:
     """One verdict a finding, or one that says all is well."""
     started = time.monotonic()
-    done = _run([str(ruff), "check", "--no-cache", "--output-format", "json", *(["--fix"] if fix else []), "--", *files], checkout)
+    done = _run(
+        [
+            str(ruff),
+            "check",
+            "--no-cache",
+            "--output-format",
+            "json",
+            *(["--fix"] if fix else []),
+            "--",
+            *files,
+        ],
+        checkout,
+    )
     try:
         findings = json.loads(done.stdout or "null")
     except json.JSONDecodeError:
         findings = None
     if not isinstance(findings, list):
-        return [_verdict("style/ruff-check", Outcome.failed, "ruff could not read the target's configuration or the files", details=done.stderr)]
+        return [
+            _verdict(
+                "style/ruff-check",
+                Outcome.failed,
+                "ruff could not read the target's configuration or the files",
+                details=done.stderr,
+            )
+        ]
     elapsed = time.monotonic() - started
     if not findings:
-        return [_verdict("style/ruff-check", Outcome.passed, f"{len(files)} files follow the target's lint rules", elapsed_s=elapsed)]
+        return [
+            _verdict(
+                "style/ruff-check",
+                Outcome.passed,
+                f"{len(files)} files follow the target's lint rules",
+                elapsed_s=elapsed,
+            )
+        ]
     return [
         _verdict(
             "style/ruff-check",
@@ -94,14 +124,32 @@ def format_files(ruff: Path, checkout: Path, files: list[str], *, fix: bool) -> 
     before = {name: inside(checkout, name).read_text() for name in files}
     done = _run([str(ruff), "format", "--no-cache", "--", *files], checkout)
     if done.returncode != 0:
-        return [_verdict("style/ruff-format", Outcome.failed, "ruff could not format the files", details=done.stderr)]
+        return [
+            _verdict(
+                "style/ruff-format", Outcome.failed, "ruff could not format the files", details=done.stderr
+            )
+        ]
     for name in files:
         after = inside(checkout, name).read_text()
         if after != before[name] and not fix:
-            diff = "".join(difflib.unified_diff(before[name].splitlines(True), after.splitlines(True), name, f"{name} (formatted)"))
-            verdicts.append(_verdict("style/ruff-format", Outcome.failed, f"{name} is not formatted by the target's rules", details=diff, path=name))
+            diff = "".join(
+                difflib.unified_diff(
+                    before[name].splitlines(True), after.splitlines(True), name, f"{name} (formatted)"
+                )
+            )
+            verdicts.append(
+                _verdict(
+                    "style/ruff-format",
+                    Outcome.failed,
+                    f"{name} is not formatted by the target's rules",
+                    details=diff,
+                    path=name,
+                )
+            )
     elapsed = time.monotonic() - started
-    return verdicts or [_verdict("style/ruff-format", Outcome.passed, f"{len(files)} files are formatted", elapsed_s=elapsed)]
+    return verdicts or [
+        _verdict("style/ruff-format", Outcome.passed, f"{len(files)} files are formatted", elapsed_s=elapsed)
+    ]
 
 
 def _version_verdict(ruff: Path, requirement: str | None) -> list[Verdict]:
@@ -110,7 +158,13 @@ def _version_verdict(ruff: Path, requirement: str | None) -> list[Verdict]:
     shown = _run([str(ruff), "--version"], Path("/")).stdout.split()
     version = shown[1] if len(shown) > 1 else "?"
     if satisfies(version, requirement):
-        return [_verdict("style/ruff-version", Outcome.passed, f"ruff {version} is what the target asks for ({requirement})")]
+        return [
+            _verdict(
+                "style/ruff-version",
+                Outcome.passed,
+                f"ruff {version} is what the target asks for ({requirement})",
+            )
+        ]
     summary = f"the target asks for {requirement}, this runner has ruff {version}: its formatting may differ in details"
     return [_verdict("style/ruff-version", Outcome.flagged, summary, hard=False)]
 
@@ -143,14 +197,39 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _run(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "RUFF_NO_CACHE": "true"}
     try:
-        return subprocess.run(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, "", f"{command[0]} took longer than {TIMEOUT_S} s")
 
 
 def _verdict(
-    check: str, outcome: Outcome, summary: str, *, hard: bool = True, details: str = "", path: str | None = None, line: int | None = None, elapsed_s: float = 0.0
+    check: str,
+    outcome: Outcome,
+    summary: str,
+    *,
+    hard: bool = True,
+    details: str = "",
+    path: str | None = None,
+    line: int | None = None,
+    elapsed_s: float = 0.0,
 ) -> Verdict:
     return Verdict(
-        check=check, gate=Gate.style, outcome=outcome, hard=hard, summary=summary[:500], details=details[:MAX_DETAILS], path=path, line=line, elapsed_s=elapsed_s
+        check=check,
+        gate=Gate.style,
+        outcome=outcome,
+        hard=hard,
+        summary=summary[:500],
+        details=details[:MAX_DETAILS],
+        path=path,
+        line=line,
+        elapsed_s=elapsed_s,
     )

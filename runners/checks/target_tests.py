@@ -47,7 +47,9 @@ def parse_junit(path: Path) -> dict[str, FileCount] | None:
         problem = case.find("failure") if case.find("failure") is not None else case.find("error")
         if problem is not None:
             count.failed += 1
-            count.failures.append(f"{case.get('name')}: {(problem.get('message') or '').splitlines()[0] if problem.get('message') else ''}")
+            count.failures.append(
+                f"{case.get('name')}: {(problem.get('message') or '').splitlines()[0] if problem.get('message') else ''}"
+            )
             count.first = count.first or (problem.text or problem.get("message") or "")[-6000:]
         elif (skip := case.find("skipped")) is not None:
             count.skipped += 1
@@ -65,25 +67,45 @@ def _file_of(classname: str) -> str:
     return "/".join(parts) + ".py"
 
 
-def test_verdicts(requested: list[str], neighbours: list[str], counts: dict[str, FileCount] | None, why: str, log: str) -> list[Verdict]:
+def file_verdicts(
+    requested: list[str], neighbours: list[str], counts: dict[str, FileCount] | None, why: str, log: str
+) -> list[Verdict]:
     """One verdict a requested file. `why` says how the process ended when it did not end by itself."""
     if not requested and not neighbours:
         return []
     if counts is None:
         summary = f"the tests could not be run: {why or 'pytest left no report'}"
-        return [Verdict(check="tests", gate=Gate.correctness, outcome=Outcome.failed, summary=summary, details=log[-20_000:])]
+        return [
+            Verdict(
+                check="tests",
+                gate=Gate.correctness,
+                outcome=Outcome.failed,
+                summary=summary,
+                details=log[-20_000:],
+            )
+        ]
     verdicts = []
     for argument in [*requested, *neighbours]:
         file = argument.split("::")[0]
         kind = "tests" if argument in requested else "neighbours"
-        verdicts.append(_file_verdict(f"{kind}/{Path(file).stem}", file, counts.get(file), why, log, generated=argument in requested))
+        verdicts.append(
+            _file_verdict(
+                f"{kind}/{Path(file).stem}", file, counts.get(file), why, log, generated=argument in requested
+            )
+        )
     return verdicts
 
 
-def _file_verdict(check: str, file: str, count: FileCount | None, why: str, log: str, *, generated: bool) -> Verdict:
+def _file_verdict(
+    check: str, file: str, count: FileCount | None, why: str, log: str, *, generated: bool
+) -> Verdict:
     outcome, details = Outcome.passed, ""
     if count is None or not (count.passed or count.failed or count.skipped):
-        outcome, summary, details = Outcome.failed, f"{file}: no test ran" + (f" ({why})" if why else ""), log[-20_000:]
+        outcome, summary, details = (
+            Outcome.failed,
+            f"{file}: no test ran" + (f" ({why})" if why else ""),
+            log[-20_000:],
+        )
     elif count.failed:
         summary = f"{file}: {count.failed} failed, {count.passed} passed; first: {count.failures[0]}"
         outcome, details = Outcome.failed, "\n".join(count.failures[:50]) + "\n\n" + count.first
@@ -97,4 +119,12 @@ def _file_verdict(check: str, file: str, count: FileCount | None, why: str, log:
         if why:
             outcome, summary = Outcome.failed, f"{summary}; but the run was {why}"
     elapsed = count.seconds if count else 0.0
-    return Verdict(check=check, gate=Gate.correctness, outcome=outcome, summary=summary[:500], details=details[:20_000], path=file, elapsed_s=elapsed)
+    return Verdict(
+        check=check,
+        gate=Gate.correctness,
+        outcome=outcome,
+        summary=summary[:500],
+        details=details[:20_000],
+        path=file,
+        elapsed_s=elapsed,
+    )

@@ -33,7 +33,9 @@ def _observe() -> dict[str, object]:
         "interfaces": [name for _, name in socket.if_nameindex()],
         "pid": os.getpid(),
         "uid": os.getuid(),
-        "visible_processes": sum(name.isdigit() for name in os.listdir("/proc")) if os.path.isdir("/proc") else 0,
+        "visible_processes": sum(name.isdigit() for name in os.listdir("/proc"))
+        if os.path.isdir("/proc")
+        else 0,
         "capabilities": capabilities,
         "environment": sorted(os.environ),
     }
@@ -65,10 +67,20 @@ class _TargetPaths(importlib.machinery.PathFinder):
 def hide_own_packages(own_root: str, names: list[str]) -> None:
     """Make `names` unimportable from `own_root`, and check that they are."""
     _TargetPaths.hidden, _TargetPaths.own_root = frozenset(names), os.path.realpath(own_root)
-    sys.meta_path[:] = [_TargetPaths if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path]
+    sys.meta_path[:] = [
+        _TargetPaths if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path
+    ]
     for name in names:
-        spec = importlib.machinery.PathFinder.find_spec(name, None) if name in sys.modules else _TargetPaths.find_spec(name)
-        if spec is not None and spec.origin and os.path.realpath(spec.origin).startswith(_TargetPaths.own_root + os.sep):
+        spec = (
+            importlib.machinery.PathFinder.find_spec(name, None)
+            if name in sys.modules
+            else _TargetPaths.find_spec(name)
+        )
+        if (
+            spec is not None
+            and spec.origin
+            and os.path.realpath(spec.origin).startswith(_TargetPaths.own_root + os.sep)
+        ):
             raise SystemExit(f"the package {name} of the runner is visible to the target: {spec.origin}")
 
 

@@ -45,14 +45,25 @@ class Files:
 
     def read(self, file: str, dtype: Any, count: int) -> Any:
         data = bytearray((self.cases / file).read_bytes())
-        return self.torch.frombuffer(data, dtype=dtype, count=count) if count else self.torch.empty(0, dtype=dtype)
+        return (
+            self.torch.frombuffer(data, dtype=dtype, count=count)
+            if count
+            else self.torch.empty(0, dtype=dtype)
+        )
 
     def write(self, tensor: Any) -> dict[str, Any]:
         flat = tensor.detach().cpu().contiguous()
         name = f"{self.written}.bin"
         self.written += 1
-        (self.output / name).write_bytes(ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()))
-        return {"file": name, "dtype": str(flat.dtype).removeprefix("torch."), "shape": list(flat.shape), "plain": type(tensor) is self.torch.Tensor}
+        (self.output / name).write_bytes(
+            ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
+        )
+        return {
+            "file": name,
+            "dtype": str(flat.dtype).removeprefix("torch."),
+            "shape": list(flat.shape),
+            "plain": type(tensor) is self.torch.Tensor,
+        }
 
 
 def fingerprint(storage: Any) -> str:
@@ -65,7 +76,13 @@ def make_watcher(torch: Any) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     aten = torch.ops.aten
-    empties = {aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
+    empties = {
+        aten.empty.memory_format,
+        aten.empty_strided.default,
+        aten.empty_like.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+    }
 
     class Watcher(TorchDispatchMode):
         @classmethod
@@ -80,20 +97,35 @@ def make_watcher(torch: Any) -> Any:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
-            if func in empties and isinstance(result, torch.Tensor) and result.numel() and result.layout == torch.strided:
+            if (
+                func in empties
+                and isinstance(result, torch.Tensor)
+                and result.numel()
+                and result.layout == torch.strided
+            ):
                 return self.guarded(result)
-            sizes = [r.numel() for r in (result if isinstance(result, tuple | list) else [result]) if isinstance(r, torch.Tensor)]
+            sizes = [
+                r.numel()
+                for r in (result if isinstance(result, tuple | list) else [result])
+                if isinstance(r, torch.Tensor)
+            ]
             self.operations.append([str(func), max(sizes, default=0)])
             return result
 
         def guarded(self, result: Any) -> Any:
-            span = 1 + sum((size - 1) * stride for size, stride in zip(result.shape, result.stride(), strict=True))
+            span = 1 + sum(
+                (size - 1) * stride for size, stride in zip(result.shape, result.stride(), strict=True)
+            )
             if result.dtype.is_floating_point:
                 value: Any = math.nan
             elif result.dtype == torch.bool:
                 value = self.poison_sign > 0
             else:
-                value = torch.iinfo(result.dtype).max // 3 * (1 if self.poison_sign > 0 or torch.iinfo(result.dtype).min == 0 else -1)
+                value = (
+                    torch.iinfo(result.dtype).max
+                    // 3
+                    * (1 if self.poison_sign > 0 or torch.iinfo(result.dtype).min == 0 else -1)
+                )
             base = torch.full((span + 2 * GUARD,), value, dtype=result.dtype, device=result.device)
             self.guards.append((base, span, value))
             guarded = torch.empty(0, dtype=result.dtype, device=result.device)
@@ -114,7 +146,7 @@ def make_watcher(torch: Any) -> Any:
 class Launches:
     """Counts launches by kernel; in a ghost run, makes the named kernels do nothing."""
 
-    def __init__(self, triton: Any) -> None:
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.ghosts: frozenset[str] = frozenset()
         self.races: Counter[str] = Counter()
@@ -148,9 +180,15 @@ class Launches:
         original = InterpreterBuilder.create_masked_store
 
         def create_masked_store(builder: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
-            written = pointers.data[mask.data.astype(bool)] if mask.data.shape == pointers.data.shape else pointers.data.ravel()
+            written = (
+                pointers.data[mask.data.astype(bool)]
+                if mask.data.shape == pointers.data.shape
+                else pointers.data.ravel()
+            )
             x, y, z = builder.grid_idx
-            self.stores.append((written.ravel().copy(), (x * builder.grid_dim[1] + y) * builder.grid_dim[2] + z))
+            self.stores.append(
+                (written.ravel().copy(), (x * builder.grid_dim[1] + y) * builder.grid_dim[2] + z)
+            )
             return original(builder, pointers, value, mask, *rest)
 
         InterpreterBuilder.create_masked_store = create_masked_store
@@ -174,14 +212,13 @@ class Runner:
 
     def __init__(self, job: dict[str, Any], files: Files) -> None:
         import torch
-        import triton
 
         self.torch, self.files, self.job = torch, files, job
         self.device = job["device"]
         if self.device == "cuda" and not torch.cuda.is_available():
             raise RuntimeError("this machine's GPU can't be used inside the sandbox")
         self.watcher = make_watcher(torch)
-        self.launches = Launches(triton)
+        self.launches = Launches()
         self.function = getattr(importlib.import_module(job["module"]), job["function_class"])
         self.kernels = frozenset(job["kernels"])
 
@@ -203,8 +240,12 @@ class Runner:
         storages: dict[str, Any] = {}
         tensors = {t["name"]: self.build(case, t, storages, options) for t in case["tensors"]}
         incoming = [self.build(case, g, storages, options) for g in case["gradients"]]
-        before = {name: fingerprint(storage) for name, storage in storages.items() if not options["tile_rows"]}
-        arguments = [tensors[name] if name in tensors else case["scalars"][name] for name in self.job["call_order"]]
+        before = {
+            name: fingerprint(storage) for name, storage in storages.items() if not options["tile_rows"]
+        }
+        arguments = [
+            tensors[name] if name in tensors else case["scalars"][name] for name in self.job["call_order"]
+        ]
         self.launches.counts.clear()
         self.launches.races.clear()
         self.launches.ghosts = self.kernels if options["ghost"] else frozenset()
@@ -216,9 +257,13 @@ class Runner:
             with self.contexts(options):
                 call = self.function.apply
                 if options["compiled"]:
-                    call = torch.compile(lambda *args: self.function.apply(*args), fullgraph=True)
+                    call = torch.compile(self.apply, fullgraph=True)
                 produced = call(*arguments)
-            outputs = [o for o in (produced if isinstance(produced, tuple | list) else [produced]) if isinstance(o, torch.Tensor)]
+            outputs = [
+                o
+                for o in (produced if isinstance(produced, tuple | list) else [produced])
+                if isinstance(o, torch.Tensor)
+            ]
             run["launches_forward"] = dict(self.launches.counts)
             self.launches.counts.clear()
             first = again = None
@@ -229,7 +274,9 @@ class Runner:
 
                 def differentiate(retain: bool) -> Any:
                     gradients = [g if g.dtype == o.dtype else g.to(o.dtype) for o, g in pairs]
-                    return torch.autograd.grad([o for o, _ in pairs], leaves, gradients, allow_unused=True, retain_graph=retain)
+                    return torch.autograd.grad(
+                        [o for o, _ in pairs], leaves, gradients, allow_unused=True, retain_graph=retain
+                    )
 
                 first = differentiate(options["backward_twice"])
                 if options["backward_twice"]:
@@ -242,19 +289,39 @@ class Runner:
         run["races"] = {name: count for name, count in self.launches.races.items() if count}
         run["broken_guards"] = watch.broken_guards()
         run["allocated_bytes"] = sum(span * base.element_size() for base, span, _ in watch.guards)
-        run["changed_inputs"] = [name for name, digest in before.items() if fingerprint(storages[name]) != digest]
-        pick = (lambda t: t[list(options["sample_rows"])] if t is not None and t.dim() > 1 else t) if options["sample_rows"] else (lambda t: t)
+        run["changed_inputs"] = [
+            name for name, digest in before.items() if fingerprint(storages[name]) != digest
+        ]
+        pick = (
+            (lambda t: t[list(options["sample_rows"])] if t is not None and t.dim() > 1 else t)
+            if options["sample_rows"]
+            else (lambda t: t)
+        )
         run["outputs"] = [self.files.write(pick(o)) for o in outputs]
         if first is not None:
-            run["gradients"] = {n: None if g is None else self.files.write(pick(g)) for n, g in zip(wanted, first, strict=True)}
+            run["gradients"] = {
+                n: None if g is None else self.files.write(pick(g))
+                for n, g in zip(wanted, first, strict=True)
+            }
         if again is not None:
-            run["again"] = {n: None if g is None else self.files.write(pick(g)) for n, g in zip(wanted, again, strict=True)}
+            run["again"] = {
+                n: None if g is None else self.files.write(pick(g))
+                for n, g in zip(wanted, again, strict=True)
+            }
         return run
 
-    def build(self, case: dict[str, Any], placed: dict[str, Any], storages: dict[str, Any], options: dict[str, Any]) -> Any:
+    def apply(self, *arguments: Any) -> Any:
+        """`Function.apply` behind a plain function: what torch.compile is given in ordinary code."""
+        return self.function.apply(*arguments)
+
+    def build(
+        self, case: dict[str, Any], placed: dict[str, Any], storages: dict[str, Any], options: dict[str, Any]
+    ) -> Any:
         torch = self.torch
         dtype = getattr(torch, placed["dtype"])
-        storage = self.files.read(f"{case['id'].replace('/', '_')}.{placed['name']}.bin", dtype, placed["storage"]).to(self.device)
+        storage = self.files.read(
+            f"{case['id'].replace('/', '_')}.{placed['name']}.bin", dtype, placed["storage"]
+        ).to(self.device)
         tensor = torch.empty(0, dtype=dtype, device=self.device)
         tensor.set_(storage.untyped_storage(), placed["offset"], placed["shape"], placed["strides"])
         if options["tile_rows"] and len(placed["shape"]) > 1:
@@ -270,7 +337,9 @@ class Runner:
             if options["no_grad"]:
                 stack.enter_context(self.torch.no_grad())
             if options["autocast"]:
-                stack.enter_context(self.torch.autocast(self.device, dtype=getattr(self.torch, options["autocast"])))
+                stack.enter_context(
+                    self.torch.autocast(self.device, dtype=getattr(self.torch, options["autocast"]))
+                )
             yield
 
 
@@ -288,12 +357,20 @@ def main() -> None:
             raise SystemExit("no cases came")
         time.sleep(0.02)
     job = json.loads(Path(job_file).read_text())
-    chosen = [case for case in json.loads((cases / "cases.json").read_text()) if not job["families"] or case["family"] in job["families"]]
+    chosen = [
+        case
+        for case in json.loads((cases / "cases.json").read_text())
+        if not job["families"] or case["family"] in job["families"]
+    ]
     report: dict[str, Any] = {"results": [], "error": None}
     try:
         runner = Runner(job, Files(cases, output, torch))
     except Exception as error:  # noqa: BLE001 - the candidate's module does not import; that is the result
-        report["error"] = {"type": type(error).__name__, "message": str(error)[:1000], "traceback": traceback.format_exc()[-3000:]}
+        report["error"] = {
+            "type": type(error).__name__,
+            "message": str(error)[:1000],
+            "traceback": traceback.format_exc()[-3000:],
+        }
     else:
         for position, case in enumerate(chosen):
             report["results"].append(runner.run(case))

@@ -29,7 +29,10 @@ POINTERS = {
     torch.int32: "*i32", torch.int8: "*i8", torch.uint8: "*u8", torch.bool: "*i1", torch.int16: "*i16",
 }  # fmt: skip
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu")
-F64_ARITHMETIC = re.compile(r"^\s*(?:@\S+\s+)?(?:add|sub|mul|fma|mad|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp|selp|ex2|lg2)\S*\.f64", re.MULTILINE)
+F64_ARITHMETIC = re.compile(
+    r"^\s*(?:@\S+\s+)?(?:add|sub|mul|fma|mad|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp|selp|ex2|lg2)\S*\.f64",
+    re.MULTILINE,
+)
 
 
 class Recorded:
@@ -65,14 +68,29 @@ class Recorded:
             self.signature[name] = "fp32"
             self.floats.append(name)
         else:
-            raise TypeError(f"{self.function.__name__} was launched with {name} = {type(value).__name__}, which can't be compiled offline")
+            raise TypeError(
+                f"{self.function.__name__} was launched with {name} = {type(value).__name__}, which can't be compiled offline"
+            )
 
     def key(self) -> str:
-        return repr((self.function.__name__, self.signature, sorted(self.constants.items()), sorted(self.attributes), sorted(self.options.items())))
+        return repr(
+            (
+                self.function.__name__,
+                self.signature,
+                sorted(self.constants.items()),
+                sorted(self.attributes),
+                sorted(self.options.items()),
+            )
+        )
 
     def source(self, *, fp64_scalars: bool = False) -> ASTSource:
-        signature = {name: "fp64" if fp64_scalars and name in self.floats else kind for name, kind in self.signature.items()}
-        return ASTSource(fn=self.function, signature=signature, constexprs=self.constants, attrs=self.attributes)
+        signature = {
+            name: "fp64" if fp64_scalars and name in self.floats else kind
+            for name, kind in self.signature.items()
+        }
+        return ASTSource(
+            fn=self.function, signature=signature, constexprs=self.constants, attrs=self.attributes
+        )
 
 
 class Recorder:
@@ -85,7 +103,9 @@ class Recorder:
 
         def run(function: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:  # noqa: ARG001 - Triton's signature
             options = {name: kwargs.pop(name) for name in LAUNCH_OPTIONS if name in kwargs}
-            bound = dict(zip(function.arg_names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in function.arg_names}
+            bound = dict(zip(function.arg_names, args, strict=False)) | {
+                k: v for k, v in kwargs.items() if k in function.arg_names
+            }
             recorded = Recorded(function, bound, options, recorder.label)
             recorder.launches.setdefault(recorded.key(), recorded)
 
@@ -100,7 +120,14 @@ def record(job: dict[str, Any]) -> list[Recorded]:
     """Run the candidate's forward and backward at every width and dtype, recording launches."""
     recorder = Recorder()
     if not torch.cuda.is_available():
-        properties = types.SimpleNamespace(multi_processor_count=132, name="offline", major=9, minor=0, total_memory=80 * 1024**3, warp_size=32)
+        properties = types.SimpleNamespace(
+            multi_processor_count=132,
+            name="offline",
+            major=9,
+            minor=0,
+            total_memory=80 * 1024**3,
+            warp_size=32,
+        )
         torch.cuda.get_device_properties = lambda *_args, **_kwargs: properties
     function = getattr(importlib.import_module(job["module"]), job["function_class"])
     for case in job["cases"]:
@@ -108,10 +135,18 @@ def record(job: dict[str, Any]) -> list[Recorded]:
         tensors = {}
         for spec in case["tensors"]:
             dtype = getattr(torch, spec["dtype"])
-            tensors[spec["name"]] = torch.zeros(spec["shape"], dtype=dtype).requires_grad_(spec["requires_grad"])
-        arguments = [tensors[name] if name in tensors else case["scalars"][name] for name in job["call_order"]]
+            tensors[spec["name"]] = torch.zeros(spec["shape"], dtype=dtype).requires_grad_(
+                spec["requires_grad"]
+            )
+        arguments = [
+            tensors[name] if name in tensors else case["scalars"][name] for name in job["call_order"]
+        ]
         produced = function.apply(*arguments)
-        outputs = [o for o in (produced if isinstance(produced, tuple | list) else [produced]) if isinstance(o, torch.Tensor) and o.requires_grad]
+        outputs = [
+            o
+            for o in (produced if isinstance(produced, tuple | list) else [produced])
+            if isinstance(o, torch.Tensor) and o.requires_grad
+        ]
         wanted = [tensor for tensor in tensors.values() if tensor.requires_grad]
         if outputs and wanted:
             torch.autograd.grad(outputs, wanted, [torch.ones_like(o) for o in outputs], allow_unused=True)
@@ -127,7 +162,13 @@ def target(arch: str) -> GPUTarget:
 def compile_one(recorded: Recorded, arch: str) -> dict[str, Any]:
     """Compile for one architecture and read registers, spills, shared memory and address arithmetic from the result."""
     started = time.monotonic()
-    result: dict[str, Any] = {"kernel": recorded.function.__name__, "label": recorded.label, "arch": arch, "error": None, **recorded.options}
+    result: dict[str, Any] = {
+        "kernel": recorded.function.__name__,
+        "label": recorded.label,
+        "arch": arch,
+        "error": None,
+        **recorded.options,
+    }
     try:
         compiled = triton.compile(recorded.source(), target=target(arch), options=dict(recorded.options))
         result["shared"] = compiled.metadata.shared
@@ -137,7 +178,9 @@ def compile_one(recorded: Recorded, arch: str) -> dict[str, Any]:
             result |= _cubin_resources(compiled.asm["cubin"])
             result["narrow_offsets"] = narrow_offsets(compiled.asm["ptx"])
             if recorded.floats:
-                double = triton.compile(recorded.source(fp64_scalars=True), target=target(arch), options=dict(recorded.options))
+                double = triton.compile(
+                    recorded.source(fp64_scalars=True), target=target(arch), options=dict(recorded.options)
+                )
                 result["f64_instructions"] = len(F64_ARITHMETIC.findall(double.asm["ptx"]))
         else:
             result |= _amd_resources(compiled.asm["amdgcn"])
@@ -148,10 +191,16 @@ def compile_one(recorded: Recorded, arch: str) -> dict[str, Any]:
 
 
 def _cubin_resources(cubin: bytes) -> dict[str, int]:
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    tool = Path(str(triton.__file__)).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     file = Path("kernel.cubin")
     file.write_bytes(cubin)
-    shown = subprocess.run([str(tool), "--dump-resource-usage", str(file)], capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(
+        [str(tool), "--dump-resource-usage", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
     usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", shown)}
     return {"registers": usage.get("REG", 0), "spill_bytes": usage.get("STACK", 0) + usage.get("LOCAL", 0)}
 
@@ -162,7 +211,10 @@ def _amd_resources(text: str) -> dict[str, int]:
         return int(found[1]) if found else 0
 
     # Counts of spilled registers; each is 4 bytes a lane.
-    return {"registers": number("vgpr_count"), "spill_bytes": 4 * (number("vgpr_spill_count") + number("sgpr_spill_count"))}
+    return {
+        "registers": number("vgpr_count"),
+        "spill_bytes": 4 * (number("vgpr_spill_count") + number("sgpr_spill_count")),
+    }
 
 
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*)\s+(.+);")
@@ -186,11 +238,17 @@ def narrow_offsets(ptx: str) -> int:
             continue
         operation, operands = match[1], [part.strip() for part in match[2].split(",")]
         destination, sources = operands[0], operands[1:]
-        if any("%ctaid" in source for source in sources) or (operation.startswith(("mov.b32", "mov.u32", "add.s32")) and ids & set(sources)):
+        if any("%ctaid" in source for source in sources) or (
+            operation.startswith(("mov.b32", "mov.u32", "add.s32")) and ids & set(sources)
+        ):
             ids.add(destination)
-        if operation.startswith(("mul.lo.s32", "mul.lo.u32", "mad.lo.s32", "mad.lo.u32", "shl.b32")) and (ids | products) & set(sources[:2]):
-            products.add(destination)
-        elif operation.startswith(("add.s32", "or.b32", "mov.b32", "mov.u32", "sub.s32")) and products & set(sources):
+        if (
+            operation.startswith(("mul.lo.s32", "mul.lo.u32", "mad.lo.s32", "mad.lo.u32", "shl.b32"))
+            and (ids | products) & set(sources[:2])
+        ) or (
+            operation.startswith(("add.s32", "or.b32", "mov.b32", "mov.u32", "sub.s32"))
+            and products & set(sources)
+        ):
             products.add(destination)
         elif operation.startswith("mul.wide") and products & set(sources):
             found += _small(sources)

@@ -42,7 +42,11 @@ def main() -> int:
     if "--imports" in arguments:
         position = arguments.index("--imports")
         result, *names = arguments[position + 1 :]
-        names, arguments = ([*names[: names.index("--")], *[]], names[names.index("--") + 1 :]) if "--" in names else (names, [])
+        names, arguments = (
+            ([*names[: names.index("--")], *[]], names[names.index("--") + 1 :])
+            if "--" in names
+            else (names, [])
+        )
         check_imports(Path(result), names)
         if not arguments:
             return 0

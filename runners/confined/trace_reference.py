@@ -30,7 +30,12 @@ def main() -> None:
     try:
         result = _traced(Path(op_file), dotted[0] if dotted else None)
     except Unsupported as unsupported:
-        refusal = {"reason": unsupported.reason, "node": unsupported.node, "where": unsupported.where, "needed": unsupported.needed}
+        refusal = {
+            "reason": unsupported.reason,
+            "node": unsupported.node,
+            "where": unsupported.where,
+            "needed": unsupported.needed,
+        }
         result = {"refusal": refusal}
     except MemoryError:
         result = {"refusal": {"reason": "tracing the reference needs more memory than a runner gives it"}}
@@ -48,10 +53,19 @@ def _traced(op_file: Path, dotted: str | None) -> dict[str, Any]:
     original = None
     if dotted is not None:
         found = import_dotted(dotted)
-        op = op.model_copy(update={"source": extract_source(found), "entry": found.__name__, "kind": "module" if isinstance(found, type) else "function"})
+        op = op.model_copy(
+            update={
+                "source": extract_source(found),
+                "entry": found.__name__,
+                "kind": "module" if isinstance(found, type) else "function",
+            }
+        )
         findings = scan(op.source)
         if findings:
-            raise Unsupported(f"{dotted} can't be used as a reference: {findings[0].message}", where=f"line {findings[0].line}: {findings[0].code}")
+            raise Unsupported(
+                f"{dotted} can't be used as a reference: {findings[0].message}",
+                where=f"line {findings[0].line}: {findings[0].code}",
+            )
         original = trace(op, found)
     with tempfile.TemporaryDirectory() as folder:
         traced = trace(op, load_reference(op, Path(folder)))

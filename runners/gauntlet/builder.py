@@ -23,7 +23,7 @@ class Refused(Exception):  # noqa: N818 - an answer: the reference itself reject
 def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     """Standard normal values with exact zeros sprinkled in: kinks are where formulas differ."""
     values = torch.randn(shape, generator=generator, dtype=torch.float64)
-    zeros = torch.rand(shape, generator=generator) < 0.02  # noqa: PLR2004 - a few
+    zeros = torch.rand(shape, generator=generator) < 0.02
     return values.masked_fill(zeros, 0.0)
 
 
@@ -36,7 +36,7 @@ class Builder:
         self.multiple = self._column_multiple()
         self.n_outputs = len(self._probe(self.multiple * 8) or [None])
 
-    def case(  # noqa: PLR0913 - one place where every choice of a case is made
+    def case(
         self,
         family: str,
         name: str,
@@ -58,11 +58,15 @@ class Builder:
         cols = self._round(cols)
         identity = f"{family}/{name}"
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + zlib.crc32(identity.encode()))
-        case = Case(identity, family, dtype, [], [], {**self._scalars(), **(scalars or {})}, options or Options())
+        case = Case(
+            identity, family, dtype, [], [], {**self._scalars(), **(scalars or {})}, options or Options()
+        )
         for spec in self.op.tensors:
             layout: Layout = layouts if isinstance(layouts, str) else layouts.get(spec.name, "contiguous")
             value = self._value(spec, rows, cols, (dtypes or {}).get(spec.name, dtype), values, generator)
-            needed = spec.dtype == "float" and spec.needs_grad and (needs_grad is None or spec.name in needs_grad)
+            needed = (
+                spec.dtype == "float" and spec.needs_grad and (needs_grad is None or spec.name in needs_grad)
+            )
             case.tensors.append(self._place(case, spec.name, value, layout, requires_grad=needed))
         outputs = self._outputs(case)
         if backward and any(placed.requires_grad for placed in case.tensors):
@@ -81,7 +85,9 @@ class Builder:
         """Names of the tensors whose gradient a candidate must produce."""
         return [spec.name for spec in self.op.tensors if spec.dtype == "float" and spec.needs_grad]
 
-    def _place(self, case: Case, name: str, value: torch.Tensor, layout: Layout, *, requires_grad: bool = False) -> Placed:
+    def _place(
+        self, case: Case, name: str, value: torch.Tensor, layout: Layout, *, requires_grad: bool = False
+    ) -> Placed:
         if layout == "expanded" and value.dim() > 1:
             value = value[(slice(0, 1),) * (value.dim() - 1)].expand(value.shape)
         elif layout == "expanded" and value.dim() == 1:
@@ -90,12 +96,20 @@ class Builder:
         case.values[name], case.storages[name] = value, storage
         return placed
 
-    def _value(self, spec: TensorSpec, rows: Sequence[int], cols: int, dtype: str, values: Values, generator: torch.Generator) -> torch.Tensor:
+    def _value(
+        self,
+        spec: TensorSpec,
+        rows: Sequence[int],
+        cols: int,
+        dtype: str,
+        values: Values,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
         shape: list[int] = []
         for axis in spec.shape:
             shape += list(rows) if axis == "*" else [self._size(axis, cols)]
         if spec.dtype == "bool":
-            return torch.rand(shape, generator=generator) < 0.5  # noqa: PLR2004 - a fair coin
+            return torch.rand(shape, generator=generator) < 0.5
         if spec.dtype == "int64":
             return torch.randint(0, cols, shape, generator=generator)
         return values(tuple(shape), generator).to(DTYPES[dtype])
@@ -115,11 +129,16 @@ class Builder:
             with torch.no_grad():
                 return self.reference.run(case.values, case.scalars, sizes_of(self.op, case.values))
         except Exception as error:
-            raise Refused(f"the reference refuses {case.id}: {type(error).__name__}: {str(error)[:200]}") from error
+            raise Refused(
+                f"the reference refuses {case.id}: {type(error).__name__}: {str(error)[:200]}"
+            ) from error
 
     def _probe(self, cols: int) -> list[torch.Tensor] | None:
         generator = torch.Generator().manual_seed(0)
-        values = {spec.name: self._value(spec, (2, 3), cols, "float32", normal, generator) for spec in self.op.tensors}
+        values = {
+            spec.name: self._value(spec, (2, 3), cols, "float32", normal, generator)
+            for spec in self.op.tensors
+        }
         try:
             with torch.no_grad():
                 return self.reference.run(values, self._scalars(), sizes_of(self.op, values))
@@ -128,4 +147,11 @@ class Builder:
 
     def _column_multiple(self) -> int:
         """The smallest number that columns must be a multiple of, found by trying: packed halves want 2, groups more."""
-        return next((m for m in (1, 2, 4, 8, 16, 32) if self._probe(m) is not None and self._probe(3 * m) is not None), 1)
+        return next(
+            (
+                m
+                for m in (1, 2, 4, 8, 16, 32)
+                if self._probe(m) is not None and self._probe(3 * m) is not None
+            ),
+            1,
+        )

@@ -72,7 +72,9 @@ class Case:
         }
 
 
-def place(name: str, value: torch.Tensor, layout: Layout, *, requires_grad: bool = False) -> tuple[Placed, torch.Tensor]:
+def place(
+    name: str, value: torch.Tensor, layout: Layout, *, requires_grad: bool = False
+) -> tuple[Placed, torch.Tensor]:
     """Lay `value` out in a storage whose gaps and both ends are poison; return the placement and the storage.
 
     A layout that a shape can't have (transposing a vector) falls back to the nearest that it can.
@@ -83,7 +85,11 @@ def place(name: str, value: torch.Tensor, layout: Layout, *, requires_grad: bool
     if layout in ("padded", "strided") and not shape:
         layout = "contiguous"
     strides = _strides(shape, layout)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if value.numel() else 0
+    span = (
+        1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        if value.numel()
+        else 0
+    )
     storage = torch.full((span + 2 * GUARD,), poison(value.dtype), dtype=value.dtype)
     view = storage.as_strided(shape, strides, GUARD)
     if value.numel():

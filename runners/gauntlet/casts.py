@@ -29,7 +29,9 @@ class Exact(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, claimed: torch.dtype) -> Exact:
-        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=claimed, device=inner.device)
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), dtype=claimed, device=inner.device
+        )
         made.inner = inner
         return made
 
@@ -38,7 +40,11 @@ class Exact(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        claimed = pytree.tree_map_only(Exact, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta"), (args, kwargs))
+        claimed = pytree.tree_map_only(
+            Exact,
+            lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta"),
+            (args, kwargs),
+        )
         claimed = pytree.tree_map_only(torch.Tensor, lambda t: t if t.is_meta else t.to("meta"), claimed)
         inner_args, inner_kwargs = pytree.tree_map_only(Exact, lambda t: t.inner, (args, kwargs))
         if inner_kwargs.get("dtype") in LOW:
@@ -47,7 +53,11 @@ class Exact(torch.Tensor):
         if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") in LOW:
             result = result.to(kwargs["dtype"]).double()
         shapes = func(*claimed[0], **claimed[1])
-        return pytree.tree_map(lambda r, s: cls(r, s.dtype) if isinstance(r, torch.Tensor) and r.is_floating_point() else r, result, shapes)
+        return pytree.tree_map(
+            lambda r, s: cls(r, s.dtype) if isinstance(r, torch.Tensor) and r.is_floating_point() else r,
+            result,
+            shapes,
+        )
 
 
 def with_casts(reference: Reference, case: Case) -> list[torch.Tensor]:
@@ -64,7 +74,14 @@ def with_casts(reference: Reference, case: Case) -> list[torch.Tensor]:
 def changed_share(reference: Reference, case: Case, truth: Results) -> float:
     """The share of elements whose rounded value the reference's own casts change."""
     kept = with_casts(reference, case)
-    return max((float((k != t.to(k.dtype)).double().mean()) for k, t in zip(kept, truth.outputs, strict=True) if k.numel()), default=0.0)
+    return max(
+        (
+            float((k != t.to(k.dtype)).double().mean())
+            for k, t in zip(kept, truth.outputs, strict=True)
+            if k.numel()
+        ),
+        default=0.0,
+    )
 
 
 def cast_problems(reference: Reference, case: Case, results: Results, truth: Results) -> list[str]:
@@ -76,5 +93,7 @@ def cast_problems(reference: Reference, case: Case, results: Results, truth: Res
             continue
         differing = float((mine != kept.to(mine.dtype)).double().mean())
         if differing > ALLOWED_SHARE * changed:
-            problems.append(f"{differing:.0%} of the elements differ from the reference with its casts kept; without its casts {changed:.0%} would: the casting mode is another")
+            problems.append(
+                f"{differing:.0%} of the elements differ from the reference with its casts kept; without its casts {changed:.0%} would: the casting mode is another"
+            )
     return problems

@@ -7,16 +7,12 @@ be bounded and checked.
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import stat
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from math import prod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +23,33 @@ from runners.checks.family import Family, Judged
 from runners.gauntlet.builder import Builder, Refused
 from runners.gauntlet.case import DTYPES, Case
 from runners.gauntlet.casts import TELLING, cast_problems, changed_share
+from runners.gauntlet.exchange import (
+    Read,
+    load_results,
+    publish,
+    read_answers,
+    same_again,
+    same_results,
+    write_json,
+)
+from runners.gauntlet.ghost import ghost_problems
 from runners.gauntlet.tolerance import compare
 from runners.gauntlet.truth import Reference, Results
 from runners.protocol import Gate, KernelTarget, Outcome, Verdict
-from runners.sandbox import read_result
 
 POLL_S = 0.02
-GHOST_SLACK = 0.05  # of the elements may agree by chance beyond what zeros or a copied input would already match
+GHOST_SLACK = (
+    0.05  # of the elements may agree by chance beyond what zeros or a copied input would already match
+)
 MAX_LISTED = 8
 
 
 class Judge:
     """Holds one candidate's results to the truth."""
 
-    def __init__(self, target: KernelTarget, seed: int, folder: Path, *, gpu: bool, families: Sequence[str] = ()) -> None:
+    def __init__(
+        self, target: KernelTarget, seed: int, folder: Path, *, gpu: bool, families: Sequence[str] = ()
+    ) -> None:
         self.families = [family for family in FAMILIES if not families or family.name in families]
         self.target = target
         self.gpu = gpu
@@ -69,11 +78,18 @@ class Judge:
         return [case for cases in self.cases.values() for case in cases]
 
     def verdicts(
-        self, answers: dict[str, dict[str, Any]], read: Callable[[Any], torch.Tensor], died: str, chosen: Sequence[str] = ()
+        self,
+        answers: dict[str, dict[str, Any]],
+        read: Read,
+        died: str,
+        chosen: Sequence[str] = (),
     ) -> Iterable[Verdict]:
         """One verdict a family, or a chosen family. `died` says why the candidate's process ended early, or is empty."""
         families = [family for family in self.families if not chosen or family.name in chosen]
-        judged = {f.name: [self._judge(case, answers.get(case.id), read, died) for case in self.cases[f.name]] for f in families}
+        judged = {
+            f.name: [self._judge(case, answers.get(case.id), read, died) for case in self.cases[f.name]]
+            for f in families
+        }
         everything = [each for group in judged.values() for each in group]
         for family in families:
             yield self._verdict(family, judged[family.name], everything)
@@ -84,7 +100,9 @@ class Judge:
             try:
                 truth = self.reference.results(case, torch.float64)
             except Exception as error:
-                raise Refused(f"the reference refuses {case.id}: {type(error).__name__}: {str(error)[:200]}") from error
+                raise Refused(
+                    f"the reference refuses {case.id}: {type(error).__name__}: {str(error)[:200]}"
+                ) from error
             self.truths[case.id] = truth, self._eager(case, truth)
         return self.truths[case.id]
 
@@ -92,10 +110,22 @@ class Judge:
         started = time.monotonic()
         check = f"gauntlet/{family.name}"
         if family.needs_gpu and not self.gpu:
-            return Verdict(check=check, gate=Gate.correctness, outcome=Outcome.skipped, hard=family.hard, summary=f"{family.title}: needs a GPU")
+            return Verdict(
+                check=check,
+                gate=Gate.correctness,
+                outcome=Outcome.skipped,
+                hard=family.hard,
+                summary=f"{family.title}: needs a GPU",
+            )
         if family.cases is not None and not judged:
             why = self.refused[family.name][0] if self.refused[family.name] else family.nothing_to_test
-            return Verdict(check=check, gate=Gate.correctness, outcome=Outcome.skipped, hard=family.hard, summary=f"{family.title}: {why}")
+            return Verdict(
+                check=check,
+                gate=Gate.correctness,
+                outcome=Outcome.skipped,
+                hard=family.hard,
+                summary=f"{family.title}: {why}",
+            )
         problems = [f"{each.case.id}: {problem}" for each in judged for problem in each.problems]
         if family.inspect is not None:
             problems += family.inspect(judged)
@@ -104,14 +134,30 @@ class Judge:
         unseen = [each.case.id for each in everything if not each.runs] if family.cases is None else []
         if unseen and not problems:
             why = f"{family.title}: not judged, {len(unseen)} of {len(everything)} cases left no result"
-            return Verdict(check=check, gate=Gate.correctness, outcome=Outcome.skipped, hard=family.hard, summary=why)
+            return Verdict(
+                check=check, gate=Gate.correctness, outcome=Outcome.skipped, hard=family.hard, summary=why
+            )
         count = len(judged) if family.cases is not None else len(everything)
         worst = max((each.worst_ratio for each in judged), default=0.0)
-        numbers = f"; worst error {worst:.2f} of what is allowed" if family.numbers == "truth" and family.cases is not None and not problems else ""
-        skipped = f"; {len(self.refused[family.name])} not accepted by the reference" if self.refused[family.name] else ""
-        summary = f"{family.title}: {problems[0]}" if problems else f"{family.title}: {count} cases{numbers}{skipped}"
+        numbers = (
+            f"; worst error {worst:.2f} of what is allowed"
+            if family.numbers == "truth" and family.cases is not None and not problems
+            else ""
+        )
+        skipped = (
+            f"; {len(self.refused[family.name])} not accepted by the reference"
+            if self.refused[family.name]
+            else ""
+        )
+        summary = (
+            f"{family.title}: {problems[0]}"
+            if problems
+            else f"{family.title}: {count} cases{numbers}{skipped}"
+        )
         details = "\n".join([*problems, *self.refused[family.name]])
-        traceback = next((each.error["traceback"] for each in judged if each.error and each.error.get("traceback")), "")
+        traceback = next(
+            (each.error["traceback"] for each in judged if each.error and each.error.get("traceback")), ""
+        )
         return Verdict(
             check=check,
             gate=Gate.correctness,
@@ -123,31 +169,41 @@ class Judge:
             elapsed_s=time.monotonic() - started,
         )
 
-    def _judge(self, case: Case, answer: dict[str, Any] | None, read: Callable[[Any], torch.Tensor], died: str) -> Judged:
+    def _judge(self, case: Case, answer: dict[str, Any] | None, read: Read, died: str) -> Judged:
         if answer is None:
             return Judged(case, [], None, [died or "the candidate's process left no result"])
         if answer["error"]:
             error = {key: str(answer["error"].get(key, "")) for key in ("type", "message", "traceback")}
-            return Judged(case, [], error, [f"{error['type']}: {error['message'].splitlines()[0] if error['message'] else ''}"])
+            return Judged(
+                case,
+                [],
+                error,
+                [f"{error['type']}: {error['message'].splitlines()[0] if error['message'] else ''}"],
+            )
         family = next(f for f in FAMILIES if f.name == case.family)
         try:
             truth, eager = self._truth(case)
             problems, ratio = [], 0.0
             runs = answer["runs"]
-            loaded = [_load(run, read) for run in runs]
+            loaded = [load_results(run, read) for run in runs]
             for run, results in zip(runs, loaded, strict=True):
                 if case.options.ghost:
-                    run["ghost_problems"] = _ghost_problems(case, results, truth, eager)
+                    run["ghost_problems"] = ghost_problems(case, results, truth, eager)
                 elif family.numbers == "casts":
                     problems += cast_problems(self.reference, case, results, truth)
                 elif family.numbers == "truth":
                     found, worst = self._numbers(case, results, truth, eager)
                     problems += [problem for problem in found if problem not in problems]
                     ratio = max(ratio, worst)
-                run["differs"] = not _same(results, loaded[0])
-                run["again"] = _again(run.get("again"), results, read)
+                run["differs"] = not same_results(results, loaded[0])
+                run["again"] = same_again(run.get("again"), results, read)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OSError) as error:
-            return Judged(case, [], None, [f"the candidate's process left results that can't be read: {type(error).__name__}: {error}"])
+            return Judged(
+                case,
+                [],
+                None,
+                [f"the candidate's process left results that can't be read: {type(error).__name__}: {error}"],
+            )
         return Judged(case, runs, None, problems, ratio)
 
     def _eager(self, case: Case, truth: Results) -> Results:
@@ -157,7 +213,9 @@ class Judge:
             # Eager itself does not take these dtypes together; then only the floor of the tolerance holds.
             return truth
 
-    def _numbers(self, case: Case, results: Results, truth: Results, eager: Results) -> tuple[list[str], float]:
+    def _numbers(
+        self, case: Case, results: Results, truth: Results, eager: Results
+    ) -> tuple[list[str], float]:
         floats = [DTYPES[placed.dtype] for placed in case.tensors if DTYPES[placed.dtype].is_floating_point]
         lowest = max(floats, key=lambda dtype: torch.finfo(dtype).eps)
         precision = torch.bfloat16 if case.options.autocast else lowest
@@ -165,7 +223,10 @@ class Judge:
         worst = 0.0
         if len(results.outputs) != len(truth.outputs):
             return [f"{len(results.outputs)} outputs where the reference has {len(truth.outputs)}"], 0.0
-        pairs = [(_named("output", position, truth), *each) for position, each in enumerate(zip(results.outputs, truth.outputs, eager.outputs, strict=True))]
+        pairs = [
+            (truth.output_name(position), *each)
+            for position, each in enumerate(zip(results.outputs, truth.outputs, eager.outputs, strict=True))
+        ]
         if not case.options.no_grad:
             for name, expected in truth.gradients.items():
                 mine = results.gradients.get(name)
@@ -175,7 +236,9 @@ class Judge:
                     problems.append(f"no gradient for {name}")
                 else:
                     theirs = eager.gradients.get(name)
-                    pairs.append((f"the gradient of {name}", mine, expected, expected if theirs is None else theirs))
+                    pairs.append(
+                        (f"the gradient of {name}", mine, expected, expected if theirs is None else theirs)
+                    )
         rows = case.options.sample_rows
         for name, mine, expected, theirs in pairs:
             if rows:
@@ -183,10 +246,14 @@ class Judge:
                 chosen = [row % tile for row in rows]
                 expected, theirs = expected[chosen], theirs[chosen]  # noqa: PLW2901 - the rows that came back
             if mine.shape != expected.shape:
-                problems.append(f"{name} has shape {tuple(mine.shape)}, the reference's {tuple(expected.shape)}")
+                problems.append(
+                    f"{name} has shape {tuple(mine.shape)}, the reference's {tuple(expected.shape)}"
+                )
                 continue
             if mine.dtype != theirs.dtype and len(set(floats)) == 1 and not case.options.autocast:
-                problems.append(f"{name} is {mine.dtype}, the reference's {theirs.dtype}".replace("torch.", ""))
+                problems.append(
+                    f"{name} is {mine.dtype}, the reference's {theirs.dtype}".replace("torch.", "")
+                )
                 continue
             comparison = compare(mine, expected, _nan_where_nan_came_in(case, mine, theirs), precision)
             worst = max(worst, comparison.ratio)
@@ -209,92 +276,6 @@ def _nan_where_nan_came_in(case: Case, mine: torch.Tensor, eager: torch.Tensor) 
     return eager.masked_fill(poisoned & mine.isnan(), float("nan")) if bool(poisoned.any()) else eager
 
 
-def _named(word: str, position: int, truth: Results) -> str:
-    return f"the {word}" if len(truth.outputs) == 1 else f"{word} {position}"
-
-
-def _load(run: dict[str, Any], read: Callable[[Any], torch.Tensor]) -> Results:
-    return Results(
-        [read(item) for item in run["outputs"]],
-        {str(name): None if item is None else read(item) for name, item in run["gradients"].items()},
-    )
-
-
-def _same(one: Results, other: Results) -> bool:
-    mine, theirs = _all(one), _all(other)
-    return len(mine) == len(theirs) and all(_equal_bits(a, b) for a, b in zip(mine, theirs, strict=True))
-
-
-def _all(results: Results) -> list[torch.Tensor]:
-    return [*results.outputs, *(results.gradients[name] for name in sorted(results.gradients) if results.gradients[name] is not None)]  # type: ignore[list-item]
-
-
-def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return bool(torch.equal(one.contiguous().flatten().view(torch.uint8), other.contiguous().flatten().view(torch.uint8)))
-
-
-def _again(again: Any, results: Results, read: Callable[[Any], torch.Tensor]) -> dict[str, bool] | None:
-    if not again:
-        return None
-    same: dict[str, bool] = {}
-    for name, item in again.items():
-        first = results.gradients.get(str(name))
-        same[str(name)] = (first is None and item is None) or (first is not None and item is not None and _equal_bits(first, read(item)))
-    return same
-
-
-def _ghost_problems(case: Case, ghost: Results, truth: Results, eager: Results) -> list[str]:
-    """Results that are still right with the kernels replaced by no-ops."""
-    problems = []
-    named = [(_named("output", i, truth), mine, theirs) for i, (mine, theirs) in enumerate(zip(ghost.outputs, eager.outputs, strict=False))]
-    named += [(f"the gradient of {n}", g, eager.gradients[n]) for n, g in ghost.gradients.items() if g is not None and eager.gradients.get(n) is not None]  # type: ignore[misc]
-    for name, mine, right in named:
-        if mine.shape != right.shape or not right.numel():
-            continue
-        chance = [_matching(torch.zeros_like(right), right)]
-        chance += [_matching(value, right) for value in case.values.values() if value.shape == right.shape]
-        matching = _matching(mine, right)
-        if matching > max(chance) + GHOST_SLACK:
-            problems.append(f"{case.id}: with its kernels replaced by no-ops, {matching:.0%} of {name} is still right: something else computes it")
-    return problems
-
-
-def _matching(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float(torch.isclose(one.double(), other.double(), rtol=1e-2, atol=1e-6).double().mean())
-
-
-def reader(folder: Path) -> Callable[[Any], torch.Tensor]:
-    """Reads a tensor that the candidate's sandbox left: a plain file of exactly the size that its shape says."""
-
-    def read(item: Any) -> torch.Tensor:
-        dtype, shape = DTYPES[item["dtype"]], [int(size) for size in item["shape"]]
-        name = str(item["file"])
-        if "/" in name or name.startswith("."):
-            raise ValueError(f"{name!r} is not a result file")
-        size = prod(shape) * torch.empty(0, dtype=dtype).element_size()
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.fstat(descriptor).st_size != size:
-                raise ValueError(f"{name} does not hold {shape} {item['dtype']} values")
-            data = bytearray(file.read())
-        return torch.frombuffer(data, dtype=dtype).reshape(shape) if size else torch.empty(shape, dtype=dtype)
-
-    return read
-
-
-def publish(cases: list[Case], folder: Path) -> None:
-    """Write what the candidate's sandbox needs: storages as raw bytes, then cases.json, which it waits for."""
-    for case in cases:
-        for name, storage in case.storages.items():
-            data = ctypes.string_at(storage.data_ptr(), storage.numel() * storage.element_size())
-            (folder / f"{case.id.replace('/', '_')}.{name}.bin").write_bytes(data)
-    part = folder / "cases.json.part"
-    part.write_text(json.dumps([case.to_json() for case in cases]))
-    part.rename(folder / "cases.json")
-
-
 def main() -> None:
     target_file, seed, cases_folder, outputs_folder, verdicts_folder, device, *families = sys.argv[1:]
     warnings.simplefilter("ignore")
@@ -306,7 +287,9 @@ def main() -> None:
             judge = Judge(target, int(seed), Path(folder), gpu=device == "gpu", families=families)
             publish(judge.prepare(), cases)
         except Exception as error:  # noqa: BLE001 - the reference is a person's code
-            _answer(verdicts / "refusal.json", f"the reference can't be run: {type(error).__name__}: {error}")
+            write_json(
+                verdicts / "refusal.json", f"the reference can't be run: {type(error).__name__}: {error}"
+            )
             return
         number = 0
         while True:
@@ -314,28 +297,16 @@ def main() -> None:
             ended = cases / f"ended-{number}.json"
             if ended.exists():
                 told = json.loads(ended.read_text())
-                answers = _answers(Path(outputs_folder) / str(number), told["why"])
-                _answer(verdicts / f"{number}.json", [v.model_dump(mode="json") for v in judge.verdicts(*answers, told["families"])])
+                answers = read_answers(Path(outputs_folder) / str(number), told["why"])
+                write_json(
+                    verdicts / f"{number}.json",
+                    [v.model_dump(mode="json") for v in judge.verdicts(*answers, told["families"])],
+                )
                 number += 1
             elif (cases / "finished").exists():
                 return
             else:
                 time.sleep(POLL_S)
-
-
-def _answer(path: Path, value: object) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value))
-    part.rename(path)
-
-
-def _answers(output: Path, died: str) -> tuple[dict[str, dict[str, Any]], Callable[[Any], torch.Tensor], str]:
-    report = read_result(output / "results.json") or read_result(output / "partial.json") or {}
-    answers = {str(answer["id"]): answer for answer in report.get("results", []) if isinstance(answer, dict) and "id" in answer}
-    if report.get("error"):
-        error = report["error"]
-        died = f"the candidate does not load: {error.get('type')}: {error.get('message')}"
-    return answers, reader(output), died
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import re
 import sys
 import threading
@@ -20,7 +19,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from runners.environment import has_gpu
 from runners.protocol import Gate, Isolation, KernelTarget, Outcome, Refusal, Verdict
-from runners.sandbox import OWN_ROOT, Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
+from runners.sandbox import (
+    OWN_ROOT,
+    Child,
+    Ended,
+    Limits,
+    read_result,
+    run_confined,
+    scratch_folder,
+    site_packages,
+)
 
 HERE = Path(__file__).resolve().parent
 CONFINED = HERE.parent / "confined"
@@ -55,7 +63,13 @@ class Gauntlet:
     waiting: dict[int, dict[str, Any]] = field(default_factory=dict)
     next_ended: int = 0
 
-    def run(self, checkout: Path, target: KernelTarget, on_case: OnCase = lambda *_: None, families: Sequence[str] = ()) -> Outcomes:
+    def run(
+        self,
+        checkout: Path,
+        target: KernelTarget,
+        on_case: OnCase = lambda *_: None,
+        families: Sequence[str] = (),
+    ) -> Outcomes:
         """Run `target`, as it stands in `checkout` (read only), through all families, or those named."""
         with self.lock:
             number = next(self.numbers)
@@ -70,7 +84,12 @@ class Gauntlet:
         cases = self.folder / "cases"
         candidate = Child(
             script=CONFINED / "candidate.py",
-            arguments=[str(given / "job.json"), str(cases), str(output), *([] if self.gpu else [str(INTERPRETER)])],
+            arguments=[
+                str(given / "job.json"),
+                str(cases),
+                str(output),
+                *([] if self.gpu else [str(INTERPRETER)]),
+            ],
             python=self.python,
             cwd=output,
             limits=self.limits,
@@ -97,7 +116,7 @@ class Gauntlet:
             while self.next_ended in self.waiting:
                 part = self.folder / "cases" / "ended.part"
                 part.write_text(json.dumps(self.waiting.pop(self.next_ended)))
-                os.replace(part, self.folder / "cases" / f"ended-{self.next_ended}.json")
+                part.replace(self.folder / "cases" / f"ended-{self.next_ended}.json")
                 self.next_ended += 1
 
     def _verdicts(self, number: int) -> Any:
@@ -115,13 +134,25 @@ class Gauntlet:
         except ValidationError:
             judge = self.judging.result()
             summary = f"the judge could not finish: {judge.why or 'its verdicts could not be read'}"
-            lost = Verdict(check="gauntlet", gate=Gate.correctness, outcome=Outcome.failed, summary=summary, details=judge.output[-20_000:])
+            lost = Verdict(
+                check="gauntlet",
+                gate=Gate.correctness,
+                outcome=Outcome.failed,
+                summary=summary,
+                details=judge.output[-20_000:],
+            )
             return Outcomes([lost], None, ran.isolation, ran.output)
 
 
 @contextlib.contextmanager
 def gauntlet_of(
-    target: KernelTarget, *, seed: int, deadline_s: float, memory_bytes: int, python: Path = Path(sys.executable), families: Sequence[str] = ()
+    target: KernelTarget,
+    *,
+    seed: int,
+    deadline_s: float,
+    memory_bytes: int,
+    python: Path = Path(sys.executable),
+    families: Sequence[str] = (),
 ) -> Iterator[Gauntlet]:
     """Start the judge of `target.op`; candidates of that op are then run one by one, or two at a time."""
     gpu = has_gpu()
@@ -133,7 +164,15 @@ def gauntlet_of(
         limits = Limits(deadline_s=deadline_s, memory_bytes=memory_bytes, processes=512 if gpu else 64)
         judge = Child(
             script=HERE / "judge.py",
-            arguments=[str(scratch / "target.json"), str(seed), str(cases), str(outputs), str(verdicts), "gpu" if gpu else "cpu", *families],
+            arguments=[
+                str(scratch / "target.json"),
+                str(seed),
+                str(cases),
+                str(outputs),
+                str(verdicts),
+                "gpu" if gpu else "cpu",
+                *families,
+            ],
             cwd=verdicts,
             limits=limits,
             import_path=[OWN_ROOT, *site_packages(Path(sys.executable))],

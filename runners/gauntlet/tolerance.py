@@ -43,7 +43,9 @@ def ulp(magnitude: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.ldexp(torch.full_like(magnitude, info.eps), exponent - 1)
 
 
-def compare(candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, precision: torch.dtype) -> Comparison:
+def compare(
+    candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, precision: torch.dtype
+) -> Comparison:
     """Compare a candidate's result with the float64 truth. `precision` is the lowest dtype that its inputs have.
 
     Shapes must be equal. NaN never equals NaN by accident: where truth is NaN and eager is too, the candidate must be.
@@ -68,7 +70,12 @@ def compare(candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, p
     worst = int(over.argmax())
     ratio = float(over[worst])
     if ratio > 1:
-        return Comparison(_words(candidate, truth, eager, worst, int((over > 1).sum())), float(error.max()), float(eager_error.max()), ratio)
+        return Comparison(
+            _words(candidate, truth, eager, worst, int((over > 1).sum())),
+            float(error.max()),
+            float(eager_error.max()),
+            ratio,
+        )
     # 2. Elements of similar size: small results may not hide behind the errors of large ones.
     _, exponents = torch.frexp(magnitude)
     for exponent in exponents.unique().tolist():
@@ -82,13 +89,17 @@ def compare(candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, p
         bin_ratio = max(rms / rms_allowed, float((mine / worst_allowed).max()))
         if bin_ratio > 1:
             position = int(torch.nonzero(chosen).flatten()[int((mine / worst_allowed).argmax())])
-            words = f"among results near {2.0 ** (exponent - 1):.3g}: " + _words(candidate, truth, eager, position, int((mine > worst_allowed).sum()))
+            words = f"among results near {2.0 ** (exponent - 1):.3g}: " + _words(
+                candidate, truth, eager, position, int((mine > worst_allowed).sum())
+            )
             return Comparison(words, float(error.max()), float(eager_error.max()), bin_ratio)
         ratio = max(ratio, bin_ratio)
     return Comparison("", float(error.max()), float(eager_error.max()), ratio)
 
 
-def _nonfinite_problem(candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, precision: torch.dtype) -> str:
+def _nonfinite_problem(
+    candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, precision: torch.dtype
+) -> str:
     rounded = truth.to(precision).double()  # a truth too large for the dtype is inf in it
     # Where eager itself overflows on the way, inf, NaN and the right value are all acceptable.
     free = ~eager.isfinite() & rounded.isfinite()
@@ -108,7 +119,9 @@ def _nonfinite_problem(candidate: torch.Tensor, truth: torch.Tensor, eager: torc
     return ""
 
 
-def _words(candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, position: int, count: int) -> str:
+def _words(
+    candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, position: int, count: int
+) -> str:
     return (
         f"{count} of {truth.numel()} elements are too far from the truth; the worst is {float(candidate[position]):.8g} "
         f"where truth is {float(truth[position]):.8g} and eager gives {float(eager[position]):.8g}"

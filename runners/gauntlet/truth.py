@@ -28,6 +28,10 @@ class Results:
     outputs: list[torch.Tensor]
     gradients: dict[str, torch.Tensor | None]
 
+    def output_name(self, position: int) -> str:
+        """How a person is told which output is meant."""
+        return "the output" if len(self.outputs) == 1 else f"output {position}"
+
 
 class AllFloat64(TorchDispatchMode):
     """Turns a reference's own casts to a lower precision into casts to float64: the truth is not rounded on its way."""
@@ -36,7 +40,7 @@ class AllFloat64(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first operation imports torch._dynamo, which takes seconds
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if kwargs.get("dtype") in LOW:
             kwargs = {**kwargs, "dtype": torch.float64}
@@ -51,7 +55,9 @@ class Reference:
         self.roles: Roles = next(iter(guess_roles(op, self._reference)))
         self.op = self.roles.op
 
-    def run(self, tensors: Mapping[str, torch.Tensor], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> list[torch.Tensor]:
+    def run(
+        self, tensors: Mapping[str, torch.Tensor], scalars: Mapping[str, Any], sizes: Mapping[str, int]
+    ) -> list[torch.Tensor]:
         """Outputs of the reference as a list."""
         result = self.roles.bind(self._reference, sizes, scalars)(tensors)
         return list(result) if isinstance(result, tuple | list) else [result]
@@ -73,10 +79,17 @@ class Reference:
         outputs = self.run(tensors, case.scalars, sizes_of(self.op, tensors))
         gradients: dict[str, torch.Tensor | None] = {}
         wanted = [tensors[name] for name in sorted(needed)]
-        reachable = [(output, case.values[placed.name]) for output, placed in zip(outputs, case.gradients, strict=False) if output.requires_grad]
+        reachable = [
+            (output, case.values[placed.name])
+            for output, placed in zip(outputs, case.gradients, strict=False)
+            if output.requires_grad
+        ]
         if wanted and reachable:
             found = torch.autograd.grad(
-                [output for output, _ in reachable], wanted, [value.to(output.dtype) for output, value in reachable], allow_unused=True
+                [output for output, _ in reachable],
+                wanted,
+                [value.to(output.dtype) for output, value in reachable],
+                allow_unused=True,
             )
             gradients = dict(zip(sorted(needed), found, strict=True))
         return Results([output.detach() for output in outputs], gradients)
@@ -92,7 +105,5 @@ def sizes_of(op: OpSpec, tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
             position = names.index("*")
             after = len(names) - position - 1
             shape[position : len(shape) - after] = [-1]
-        for name, size in zip(names, shape, strict=True):
-            if name != "*":
-                sizes[name] = size
+        sizes.update({name: size for name, size in zip(names, shape, strict=True) if name != "*"})
     return sizes

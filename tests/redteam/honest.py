@@ -7,7 +7,7 @@ from runners.protocol import KernelTarget
 
 FULL, COLUMN = ("*", "n_cols"), ("n_cols",)
 
-RELU_SQUARED = '''import torch
+RELU_SQUARED = """import torch
 import triton
 import triton.language as tl
 
@@ -65,9 +65,9 @@ class ReLUSquaredFunction(torch.autograd.Function):
     def backward(ctx, dY):
         (X,) = ctx.saved_tensors
         return relu_squared_backward(dY, X)
-'''
+"""
 
-RMS_NORM = '''import torch
+RMS_NORM = """import torch
 import triton
 import triton.language as tl
 
@@ -137,7 +137,7 @@ class RMSNormFunction(torch.autograd.Function):
             dX, dW, dY, X, weight, rstd, n_rows, triton.cdiv(n_rows, n_programs), n_cols, BLOCK_SIZE=BLOCK_SIZE
         )
         return dX, dW.sum(dim=0).to(weight.dtype), None
-'''
+"""
 
 RELU_SQUARED_OP = OpSpec(
     name="relu_squared",
@@ -152,7 +152,10 @@ RMS_NORM_OP = OpSpec(
         "import torch\n\n\ndef rms_norm(X, weight, eps=1e-6):\n    x = X.to(torch.float32)\n"
         "    x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)\n    return weight * x.to(X.dtype)\n"
     ),
-    tensors=(TensorSpec(name="X", shape=FULL), TensorSpec(name="weight", shape=COLUMN, learnable=True, init="ones")),
+    tensors=(
+        TensorSpec(name="X", shape=FULL),
+        TensorSpec(name="weight", shape=COLUMN, learnable=True, init="ones"),
+    ),
     scalars=(ScalarSpec(name="eps", default=1e-6),),
 )
 

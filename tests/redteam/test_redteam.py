@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
 from runners.checks.families import FAMILIES
 from runners.checks.static import check_static
 from runners.gauntlet.session import Gauntlet, gauntlet_of
 from runners.jobs import run_job
 from runners.protocol import CompilePayload, Job, Outcome, Status, Verdict
-
 from tests.redteam.cheats import BUGS, CHEATS, Change
 from tests.redteam.honest import HONEST, target
 
@@ -23,7 +23,12 @@ SEED = 20_261_130
 def gauntlets() -> Iterator[dict[str, Gauntlet]]:
     """One judge an op; every candidate has a sandbox of its own, as in a job."""
     with ExitStack() as stack:
-        yield {op: stack.enter_context(gauntlet_of(target(op), seed=SEED, deadline_s=900, memory_bytes=8 * 1024**3)) for op in HONEST}
+        yield {
+            op: stack.enter_context(
+                gauntlet_of(target(op), seed=SEED, deadline_s=900, memory_bytes=8 * 1024**3)
+            )
+            for op in HONEST
+        }
 
 
 def repository(root: Path, op: str, source: str) -> Path:
@@ -53,7 +58,9 @@ def failed(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("change", [*CHEATS, *BUGS], ids=lambda change: change.name)
-def test_each_is_caught_by_who_should_catch_it(change: Change, tmp_path: Path, gauntlets: dict[str, Gauntlet]) -> None:
+def test_each_is_caught_by_who_should_catch_it(
+    change: Change, tmp_path: Path, gauntlets: dict[str, Gauntlet]
+) -> None:
     """By every one of `caught_by`, on its own: no check leans on another."""
     checkout = repository(tmp_path, change.op, change.source())
     families = [name for name in change.caught_by if name not in ("static", "compile")]
@@ -69,7 +76,9 @@ def test_each_is_caught_by_who_should_catch_it(change: Change, tmp_path: Path, g
 
 
 @pytest.mark.parametrize("op", HONEST)
-def test_an_honest_candidate_passes_everything(op: str, tmp_path: Path, gauntlets: dict[str, Gauntlet]) -> None:
+def test_an_honest_candidate_passes_everything(
+    op: str, tmp_path: Path, gauntlets: dict[str, Gauntlet]
+) -> None:
     source = HONEST[op][0]
     checkout = repository(tmp_path, op, source)
     assert failed(check_static({target(op).path: source})) == []

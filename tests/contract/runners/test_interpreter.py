@@ -49,9 +49,24 @@ def test_every_experiment_is_listed(repaired: dict[str, Any]) -> None:
     assert list(repaired) == EXPERIMENTS
 
 
-@pytest.mark.parametrize("repair", ["bf16_arithmetic", "bf16_cast", "float_arguments", "libdevice", "autotune", "sm_count", "supports_bfloat16"])
+@pytest.mark.parametrize(
+    "repair",
+    [
+        "bf16_arithmetic",
+        "bf16_cast",
+        "float_arguments",
+        "libdevice",
+        "autotune",
+        "sm_count",
+        "supports_bfloat16",
+    ],
+)
 def test_every_repair_is_still_needed(repair: str, stock: dict[str, Any]) -> None:
     """Red when a new Triton needs it no longer: then the repair can go."""
     assert stock["needed"][repair] is True
-    wrong = [name for name, result in stock["results"].items() if name.startswith(repair + "/") and result is not True]
+    wrong = [
+        name
+        for name, result in stock["results"].items()
+        if name.startswith(repair + "/") and result is not True
+    ]
     assert wrong, f"nothing of {repair} fails without it"

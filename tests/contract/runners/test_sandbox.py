@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+
 from runners.confinement import best_method, wrap
 from runners.sandbox import OWN_ROOT, Child, Ended, Limits, read_result, run_confined, scratch_folder
 
@@ -46,7 +47,7 @@ def run(tmp_path: Path, method: str, code: str, *arguments: str, **limits: float
 
 def alive(marker: str) -> list[int]:
     found = []
-    for name in os.listdir("/proc"):
+    for name in (folder.name for folder in Path("/proc").iterdir()):
         if name.isdigit():
             try:
                 if marker.encode() in Path("/proc", name, "cmdline").read_bytes():
@@ -57,7 +58,11 @@ def alive(marker: str) -> list[int]:
 
 
 def test_an_ordinary_child_runs_and_its_confinement_is_observed(tmp_path: Path, method: str) -> None:
-    ended = run(tmp_path, method, "import sys; from pathlib import Path; Path(sys.argv[1], 'made').write_text('yes'); print('hello')")
+    ended = run(
+        tmp_path,
+        method,
+        "import sys; from pathlib import Path; Path(sys.argv[1], 'made').write_text('yes'); print('hello')",
+    )
     assert ended.ok
     assert ended.output == "hello\n"
     assert (tmp_path / "work" / "made").read_text() == "yes"
@@ -80,7 +85,9 @@ def test_no_network(tmp_path: Path, isolating: str) -> None:
     assert not ended.isolation.network
 
 
-def test_the_environment_of_the_runner_is_not_visible(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_runner_is_not_visible(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LIGER_BOT_SECRET", "s3cret-value")
     code = """
         import glob, os
@@ -144,7 +151,11 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path, method: str) -> None:
     assert alive(marker) == []
 
 
-@pytest.mark.parametrize("code", ["x = bytearray(100 * 1024**3)", "x = []\nwhile True: x.append(bytearray(10**7))"], ids=["at once", "little by little"])
+@pytest.mark.parametrize(
+    "code",
+    ["x = bytearray(100 * 1024**3)", "x = []\nwhile True: x.append(bytearray(10**7))"],
+    ids=["at once", "little by little"],
+)
 def test_memory_is_bounded(tmp_path: Path, method: str, code: str) -> None:
     ended = run(tmp_path, method, code)
     assert not ended.ok
@@ -199,12 +210,22 @@ def test_homes_are_covered(tmp_path: Path, isolating: str, monkeypatch: pytest.M
     (home / "secrets").mkdir(parents=True)
     (home / "secrets" / "key").write_text("s3cret-value")
     monkeypatch.setenv("HOME", str(home))
-    ended = run(tmp_path, isolating, "import sys\ntry:\n    print(open(sys.argv[2]).read())\nexcept OSError as e:\n    print('refused', e)", str(home / "secrets" / "key"))
+    ended = run(
+        tmp_path,
+        isolating,
+        "import sys\ntry:\n    print(open(sys.argv[2]).read())\nexcept OSError as e:\n    print('refused', e)",
+        str(home / "secrets" / "key"),
+    )
     assert "s3cret-value" not in ended.output
 
 
 def test_output_is_capped_and_standard_input_is_closed(tmp_path: Path, method: str) -> None:
-    ended = run(tmp_path, method, "import sys\nprint(repr(sys.stdin.read()))\nfor _ in range(3000): print('x' * 1000)\nprint('end')", output_chars=10_000)
+    ended = run(
+        tmp_path,
+        method,
+        "import sys\nprint(repr(sys.stdin.read()))\nfor _ in range(3000): print('x' * 1000)\nprint('end')",
+        output_chars=10_000,
+    )
     assert ended.ok
     assert len(ended.output) == 10_000
     assert ended.output.endswith("end\n")
@@ -241,7 +262,9 @@ def test_our_packages_can_not_be_imported_even_from_the_path(tmp_path: Path) -> 
     )
     work = tmp_path / "work"
     work.mkdir()
-    child = Child(script=script, arguments=[], cwd=work, limits=Limits(20), import_path=[OWN_ROOT], writable=[work])
+    child = Child(
+        script=script, arguments=[], cwd=work, limits=Limits(20), import_path=[OWN_ROOT], writable=[work]
+    )
     assert run_confined(child).output == "[None, None, None, None] 1\n"
 
 
@@ -252,7 +275,14 @@ def test_a_package_of_the_target_with_one_of_our_names_is_found(tmp_path: Path) 
     script, work = tmp_path / "script.py", tmp_path / "work"
     script.write_text("import kernels; print(kernels.OWNER)")
     work.mkdir()
-    child = Child(script=script, arguments=[], cwd=work, limits=Limits(20), import_path=[OWN_ROOT, tmp_path / "src"], writable=[work])
+    child = Child(
+        script=script,
+        arguments=[],
+        cwd=work,
+        limits=Limits(20),
+        import_path=[OWN_ROOT, tmp_path / "src"],
+        writable=[work],
+    )
     assert run_confined(child).output == "the target\n"
 
 
@@ -286,4 +316,7 @@ def test_scratch_is_removed_whatever_a_child_left_there() -> None:
 def test_as_another_user_the_commands_still_wrap(tmp_path: Path) -> None:
     """The plain method works for a user without any privilege: the command itself, nothing around it."""
     command = [sys.executable, "-c", "pass"]
-    assert wrap("limits", command, readable=[], writable=[], cwd=tmp_path, gpu=False, root=tmp_path)[-3:] == command
+    assert (
+        wrap("limits", command, readable=[], writable=[], cwd=tmp_path, gpu=False, root=tmp_path)[-3:]
+        == command
+    )

@@ -158,7 +158,7 @@ def test_our_fault_is_shown_as_ours():
 @pytest.mark.parametrize("state", [State.rejected, State.cancelled, State.expired])
 def test_an_ended_request_says_how_to_go_on(state: State):
     text = status_markdown(view(state=state, ended_by="maintainer", stages=[]))
-    assert f"This request was {state} by maintainer." in text
+    assert f"{state} by maintainer." in text
     assert "`/liger retry` takes it up again" in text
 
 

@@ -136,9 +136,9 @@ async def test_more_than_25_megabytes_are_refused_by_their_length(client: httpx.
 
 
 async def test_more_than_25_megabytes_are_refused_without_a_length(client: httpx.AsyncClient):
-    async def endless() -> AsyncIterator[bytes]:
-        while True:
+    async def long() -> AsyncIterator[bytes]:
+        for _ in range(40):
             yield b"x" * 1_000_000
 
     headers = {"X-GitHub-Event": "issue_comment", "X-GitHub-Delivery": "guid-1"}
-    assert (await client.post("/webhook", content=endless(), headers=headers)).status_code == 413
+    assert (await client.post("/webhook", content=long(), headers=headers)).status_code == 413

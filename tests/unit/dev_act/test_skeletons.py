@@ -46,7 +46,7 @@ def generated_test(
         signature(op, outputs),
         conventions(**changes),
         reference_in_test(op, "torch_ref"),
-        multiple,
+        {"n_cols": multiple},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from runners.static_scan import MAX_SOURCE_CHARS, scan
 
 GOOD = {
@@ -10,7 +11,7 @@ GOOD = {
     "functional alias": "import torch.nn.functional as F\ndef swiglu(a, b):\n    return F.silu(a) * b\n",
     "from imports": "from torch.nn import functional as F\nfrom torch import nn\nfrom math import sqrt, pi\n"
     "def f(x, alpha: float = 1.0):\n    return F.gelu(x, approximate='tanh') * sqrt(2 / pi) * alpha\n",
-    "module": "import torch\nfrom torch import nn\n\nEPS = 1e-6\n\nclass Norm(nn.Module):\n    \"\"\"RMS norm.\"\"\"\n"
+    "module": 'import torch\nfrom torch import nn\n\nEPS = 1e-6\n\nclass Norm(nn.Module):\n    """RMS norm."""\n'
     "    def __init__(self, n: int):\n        super().__init__()\n        self._eps = EPS\n        self.weight = nn.Parameter(torch.ones(n))\n"
     "    def forward(self, x):\n        v = x.float().pow(2).mean(-1, keepdim=True)\n"
     "        return (self.weight * (x * torch.rsqrt(v + self._eps))).to(x.dtype)\n",
@@ -52,13 +53,19 @@ def test_an_ordinary_reference_is_accepted(source: str) -> None:
     assert scan(source) == []
 
 
-@pytest.mark.parametrize(("source", "expected"), BAD.items(), ids=[text.splitlines()[-1][:40] for text in BAD])
+@pytest.mark.parametrize(
+    ("source", "expected"), BAD.items(), ids=[text.splitlines()[-1][:40] for text in BAD]
+)
 def test_a_refusal_names_the_line_and_the_thing(source: str, expected: tuple[int, str]) -> None:
     line, words = expected
     assert any(finding.line == line and words in finding.message for finding in scan(source)), scan(source)
 
 
-@pytest.mark.parametrize("source", ["x = " + "(" * 50_000, "x = " + "-" * 90_000 + "1", "\0"], ids=["parentheses", "minuses", "nul"])
+@pytest.mark.parametrize(
+    "source",
+    ["x = " + "(" * 50_000, "x = " + "-" * 90_000 + "1", "\0"],
+    ids=["parentheses", "minuses", "nul"],
+)
 def test_sources_made_to_break_the_parser_are_refused(source: str) -> None:
     assert scan(source)
 
