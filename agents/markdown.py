@@ -10,7 +10,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _INVISIBLE = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-_SPECIAL = re.compile(r"([\\`*_\[\]|~>#])|^([-+=]|\d+(?=[.)]))")
+_SPECIAL = re.compile(r"[\\`*_\[\]|~>#]|^[-+=]")
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 _MENTION = re.compile(r"@(?=[A-Za-z0-9])")
 _REFERENCE = re.compile(r"(#|\bGH\\?-)(?=\d)", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<=[A-Za-z]):(?=//)|(?<=\bwww)\.", re.IGNORECASE)
@@ -26,9 +27,7 @@ def plain(text: str) -> str:
     """One paragraph that shows the text as it is: nothing in it links, notifies, closes or formats; safe in a table cell."""
     text = " ".join(visible(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;")
-    text = _SPECIAL.sub(
-        lambda found: "\\" + found[0] if not found[0][0].isdigit() else found[0] + ZERO_WIDTH_SPACE, text
-    )
+    text = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(lambda found: "\\" + found[0], text))
     text = _MENTION.sub("@" + ZERO_WIDTH_SPACE, text)
     text = _REFERENCE.sub(r"\1" + ZERO_WIDTH_SPACE, text)
     text = _COMMIT.sub(lambda found: ZERO_WIDTH_SPACE.join(re.findall(".{1,6}", found[0])), text)

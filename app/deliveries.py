@@ -7,6 +7,10 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 
+class NotYetError(Exception):
+    """What a delivery is about is just being made; it is processed again in a moment."""
+
+
 class Part(BaseModel):
     """A part of a payload. GitHub adds fields all the time, so unknown ones are ignored."""
 

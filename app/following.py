@@ -16,6 +16,7 @@ from app.approvals import Approvals
 from app.check_runs import cancel_checks
 from app.commands import Command, Verb
 from app.comments import replies
+from app.deliveries import NotYetError
 from app.github import GitHubRepository
 from app.policy import may_write
 from app.ports import Engine, Ports
@@ -28,6 +29,7 @@ from app.tables import Request
 log = logging.getLogger(__name__)
 
 _CANCELLABLE = frozenset(RUNNING) | {State.awaiting_approval}
+_ANSWERS = frozenset({Verb.approve, Verb.reject, Verb.revise})
 _RETRIABLE = frozenset({State.failed, State.cancelled, State.rejected, State.expired, State.in_review})
 
 
@@ -215,8 +217,15 @@ class Following:
         if self._done_already(said):
             return
         requests = self._ports.store.requests_of_issue(said.repository.full_name, said.issue)
+        if said.command.verb in _ANSWERS and any(self._about_to_wait(one) for one in requests):
+            raise NotYetError(f"the profile that `{said.command.verb}` is about is just being shown")
         states = [(command_of(one), one.state) for one in requests]
         await self._answer(said, replies.nothing_to(said.login, said.command.verb, states))
+
+    def _about_to_wait(self, request: Request) -> bool:
+        """Whether the profile is made and perhaps shown, but not yet noted as waiting: someone may be that fast."""
+        showing = State(request.state) in {State.understanding, State.revising}
+        return showing and self._ports.store.profile(request.id, request.attempt) is not None
 
     def _done_already(self, said: Said) -> bool:
         """Whether this very comment was followed before a crash: then there is nothing left to say."""

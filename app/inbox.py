@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.deliveries import NotYetError
 from app.github import GitHubError, LimitedError, UnreachableError
 from app.store import FinishedDelivery, NewDelivery, Store
 
@@ -112,7 +113,7 @@ class Inbox:
             return
         try:
             note = await self._process_event(delivery.event, delivery.body)
-        except (UnreachableError, LimitedError) as error:
+        except (UnreachableError, LimitedError, NotYetError) as error:
             again = await asyncio.to_thread(self._store.postpone_delivery, guid, str(error))
             log.warning("delivery %s: %s; %s", guid, error, "tried again later" if again else "given up")
         except GitHubError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from app.comments import replies
-from app.github import GitHubError, GitHubRepository
+from app.github import GitHubError, GitHubRepository, ReactionContent
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ async def answer(repository: GitHubRepository, issue: int, comment_id: int, text
         await repository.create_comment(issue, replies.reply(comment_id, text))
 
 
-async def react(repository: GitHubRepository, comment_id: int, content: str) -> None:
+async def react(repository: GitHubRepository, comment_id: int, content: ReactionContent) -> None:
     """React to a comment. A courtesy: when GitHub doesn't take it, the work goes on."""
     try:
         await repository.react(comment_id, content)

@@ -161,9 +161,8 @@ class TargetRepository:
         """Put a commit on one of our branches. Raises BranchMovedError when it holds something else."""
         check_branch(branch)
         with self._lock, self._git(token) as git:
-            known = git.ls_remote(self.url, f"refs/heads/{branch}", kill_after_timeout=GIT_TIMEOUT_S).split(
-                "\t"
-            )[0]
+            listing = git.ls_remote(self.url, f"refs/heads/{branch}", kill_after_timeout=GIT_TIMEOUT_S)
+            known = str(listing).partition("	")[0]
             if known == sha:
                 return
             try:

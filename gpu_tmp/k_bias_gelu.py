@@ -34,8 +34,8 @@ def get_sm_count(device):
 def tanh(x):
     # 2 * sigmoid(2x) - 1 cancels near zero: a series there
     x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * (0.13333333 + x_sq * (-0.053968254 + x_sq * 0.021869488))))
-    return tl.where(x_sq < 0.0625, series, 2 * tl.sigmoid(2 * x) - 1)
+    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
+    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
 
 
 @triton.jit
@@ -93,13 +93,13 @@ def _bias_gelu_backward_kernel(
     dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         x_plus_bias = x + bias
         x_plus_bias_sq = x_plus_bias * x_plus_bias
         scaled = (x_plus_bias + x_plus_bias_sq * GELU_CUBIC * x_plus_bias) * SQRT_2_OVER_PI
         tanh_scaled = tanh(scaled)
         scaled_2 = 0.5 * x_plus_bias * SQRT_2_OVER_PI * (1 - tanh_scaled * tanh_scaled)
         shifted = 0.5 * (1 + tanh_scaled) + scaled_2 * (1 + x_plus_bias_sq * GELU_CUBIC_SLOPE)
-        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy_scaled = dy * shifted
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, dy_scaled, mask=mask)
         dbias_acc += dy_scaled

@@ -30,8 +30,8 @@ def get_sm_count(device):
 def tanh(x):
     # 2 * sigmoid(2x) - 1 cancels near zero: a series there
     x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * (0.13333333 + x_sq * (-0.053968254 + x_sq * 0.021869488))))
-    return tl.where(x_sq < 0.0625, series, 2 * tl.sigmoid(2 * x) - 1)
+    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
+    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
 
 
 @triton.jit
@@ -55,8 +55,8 @@ def _dyt_forward_kernel(
     col_mask = col_offsets < n_cols
     mask = row_mask & col_mask
 
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     alpha = tl.load(alpha_ptr).to(tl.float32)
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     gamma = tl.load(gamma_ptr + col_offsets, mask=col_mask, other=0.0).to(tl.float32)
     beta = tl.load(beta_ptr + col_offsets, mask=col_mask, other=0.0).to(tl.float32)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, gamma * tanh(alpha * x) + beta, mask=mask)
@@ -95,8 +95,8 @@ def _dyt_backward_kernel(
     dbeta_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        tanh_scaled_x = tanh(alpha * x)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        tanh_scaled_x = tanh(alpha * x)
         dy_scaled = gamma * dy * (1 - tanh_scaled_x * tanh_scaled_x)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, alpha * dy_scaled, mask=mask)
         dalpha_acc += dy_scaled * x

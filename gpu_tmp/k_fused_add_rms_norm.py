@@ -50,9 +50,9 @@ def _fused_add_rms_norm_forward_kernel(
     residual = tl.load(residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     x_plus_residual = x + residual
     total = tl.sum(x_plus_residual * x_plus_residual, axis=0)
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     rstd = tl.rsqrt(total / n_cols + eps)
     rounded_scaled = (rstd * x_plus_residual).to(X_ptr.dtype.element_ty).to(tl.float32)
-    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(y0_ptr + row_idx * n_cols + col_offsets, weight * rounded_scaled, mask=mask)
     tl.store(y1_ptr + row_idx * n_cols + col_offsets, x_plus_residual, mask=mask)
     tl.store(rstd_ptr + row_idx, rstd)
@@ -90,12 +90,12 @@ def _fused_add_rms_norm_backward_kernel(
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         dy0 = tl.load(dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        dy0_scaled = weight * dy0
         y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy0_scaled = weight * dy0
         dot = tl.sum(dy0_scaled * y1, axis=0)
         dy1 = tl.load(dy1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         shifted = dy1 + (rstd * dy0_scaled - dot * rstd * rstd * rstd / n_cols * y1)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
         tl.store(dresidual_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)

@@ -11,8 +11,8 @@ GELU_CUBIC_SLOPE = tl.constexpr(0.134145)  # 3 * GELU_CUBIC
 def tanh(x):
     # 2 * sigmoid(2x) - 1 cancels near zero: a series there
     x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * (0.13333333 + x_sq * (-0.053968254 + x_sq * 0.021869488))))
-    return tl.where(x_sq < 0.0625, series, 2 * tl.sigmoid(2 * x) - 1)
+    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
+    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
 
 
 @triton.jit
@@ -30,8 +30,8 @@ def _geglu_forward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    scaled_a = 0.5 * a * (1 + tanh((a + a * a * GELU_CUBIC * a) * SQRT_2_OVER_PI))
     b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    scaled_a = 0.5 * a * (1 + tanh((a + a * a * GELU_CUBIC * a) * SQRT_2_OVER_PI))
     tl.store(Y_ptr + offsets, scaled_a * b, mask=mask)
 
 
@@ -54,13 +54,13 @@ def _geglu_backward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     a_sq = a * a
     tanh_scaled = tanh((a + a_sq * GELU_CUBIC * a) * SQRT_2_OVER_PI)
     scaled_a = 0.5 * a
     shifted = 1 + tanh_scaled
     scaled_a_2 = scaled_a * SQRT_2_OVER_PI * (1 - tanh_scaled * tanh_scaled) * (1 + a_sq * GELU_CUBIC_SLOPE)
-    b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(dA_ptr + offsets, dy * b * (0.5 * shifted + scaled_a_2), mask=mask)
     tl.store(dB_ptr + offsets, dy * (scaled_a * shifted), mask=mask)
 

@@ -24,8 +24,8 @@ def _jsd_forward_kernel(
         col_offsets = start + tl.arange(0, BLOCK_SIZE)
         mask = col_offsets < n_cols
         target = tl.load(target_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled = beta * tl.exp(target)
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        scaled = beta * tl.exp(target)
         scaled_2 = (1 - beta) * tl.exp(x)
         log_shifted = tl.log(scaled + scaled_2)
         total_shifted_acc += tl.where(mask, scaled * (target - log_shifted) + scaled_2 * (x - log_shifted), 0.0)
@@ -55,13 +55,13 @@ def _jsd_backward_kernel(
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
 
+    dy = tl.load(dY_ptr).to(tl.float32)
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    exp_x = tl.exp(x)
     target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    exp_x = tl.exp(x)
     scaled = beta * tl.exp(target)
     scaled_2 = (1 - beta) * exp_x
     shifted = scaled + scaled_2
-    dy = tl.load(dY_ptr).to(tl.float32)
     quotient = dy / n_rows
     dy_scaled = quotient * scaled_2
     shifted_2 = (1 - beta) * quotient * (x - tl.log(shifted)) + (1 - beta) * (-dy_scaled - quotient * scaled) / shifted

@@ -51,9 +51,9 @@ def _layer_norm_forward_kernel(
     mean_x = total_x / n_cols
     x_centered = x - mean_x
     total_x_centered_sq = tl.sum(tl.where(mask, x_centered * x_centered, 0.0), axis=0)
-    rstd = tl.rsqrt(total_x_centered_sq / n_cols + eps)
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(total_x_centered_sq / n_cols + eps)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x_centered) + bias, mask=mask)
     tl.store(mean_ptr + row_idx, mean_x)
     tl.store(rstd_ptr + row_idx, rstd)
@@ -92,10 +92,10 @@ def _layer_norm_backward_kernel(
     dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         mean = tl.load(mean_ptr + row_idx).to(tl.float32)
-        scaled = rstd * (x - mean)
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        scaled = rstd * (x - mean)
         dy_scaled = weight * dy
         dot = tl.sum(dy_scaled * scaled, axis=0)
         dot_2 = tl.sum(dy_scaled, axis=0)

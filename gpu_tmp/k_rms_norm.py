@@ -46,8 +46,8 @@ def _rms_norm_forward_kernel(
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     total_x_sq = tl.sum(x * x, axis=0)
-    rstd = tl.rsqrt(total_x_sq / n_cols + eps)
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(total_x_sq / n_cols + eps)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32), mask=mask)
     tl.store(rstd_ptr + row_idx, rstd)
 
@@ -78,11 +78,11 @@ def _rms_norm_backward_kernel(
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in range(row_start, row_end):
-        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        dy_scaled = weight * dy
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        dot = tl.sum(dy_scaled * x, axis=0)
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
+        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy_scaled = weight * dy
+        dot = tl.sum(dy_scaled * x, axis=0)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * dy_scaled - dot * rstd * rstd * rstd / n_cols * x, mask=mask)
         dweight_acc += dy * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32)
 

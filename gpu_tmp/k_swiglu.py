@@ -40,9 +40,9 @@ def _swiglu_backward_kernel(
     mask = offsets < n_elements
 
     a = tl.load(A_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    sig_a = tl.sigmoid(a)
     b = tl.load(B_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    sig_a = tl.sigmoid(a)
     tl.store(dA_ptr + offsets, dy * b * sig_a * (a * (1 - sig_a) + 1), mask=mask)
     tl.store(dB_ptr + offsets, dy * (a * sig_a), mask=mask)
 

@@ -7,7 +7,7 @@ import keyword
 from kernels.derivation import Derivation, Rule, Step, Unsupported
 from kernels.op_spec import OpSpec
 from kernels.passes.branches import simplify_branches
-from kernels.passes.final_sums import sums_last
+from kernels.passes.final_sums import scatters, sums_last
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout, candidate_layouts
 from kernels.passes.lower import Lowered, lower
@@ -128,6 +128,8 @@ class Deriver:
         for values in (self.outputs, self.gradients):
             for name, value in values.items():
                 elements = {at: sums_last(self.graph, n) for at, n in value.elements.items()}
+                axes = tuple(a for dim in value.dims for a in dim)
+                elements = {at: scatters(self.graph, n, axes) for at, n in elements.items()}
                 values[name] = Value(value.dims, elements)
 
     # --- programs ---
@@ -162,7 +164,7 @@ class Deriver:
     def _output_dtype(self, name: str) -> str:
         position = list(self.outputs).index(name)
         node = self.traced.nodes[self.traced.outputs[position].node]  # type: ignore[index]
-        return "float32" if node.dtype == "float32" else "float"
+        return node.dtype if node.dtype in ("float32", "int64", "bool") else "float"
 
     def _like(self) -> str:
         floats = [t for t in self.op.tensors if t.dtype == "float"]
@@ -180,7 +182,7 @@ class Deriver:
         plain = {
             name: value.node()
             for name, value in self.outputs.items()
-            if () in value.elements and self.graph.axes_of[value.node()] >= rows | cols
+            if () in value.elements and self._output_dtype(name) == "float" and self.graph.axes_of[value.node()] >= rows | cols
         }
         choice = choose_saved(self.graph, forward, plain, gradient_roots, rows, cols)
         if len(choice.statistics) > MAX_SAVED_ROWS:
@@ -193,7 +195,9 @@ class Deriver:
         for index, node in enumerate(choice.statistics):
             name = self._statistic_name(node, index)
             dims = tuple((a,) for a in (*layout.rows, *layout.cols) if a in self.graph.axes_of[node])
-            tensor = Tensor(name=name, dims=dims, dtype="float32", kind="saved")
+            found = self.graph.nodes[node]
+            whole = isinstance(found, Reduce) and found.fn.startswith("arg")
+            tensor = Tensor(name=name, dims=dims, dtype="int64" if whole else "float32", kind="saved")
             replaced[node] = self.saved_statistics[node] = tensor
         self.graph.tensors.update({t.name: t for t in replaced.values()})
         graph, names = self._with_loads(replaced, gradient_roots)
@@ -222,7 +226,7 @@ class Deriver:
         if isinstance(found, Map) and found.fn == "rsqrt":
             return self._free("rstd")
         if isinstance(found, Reduce):
-            return self._free("row_max" if found.fn == "max" else "row_sum")
+            return self._free({"max": "row_max", "min": "row_min", "sum": "row_sum"}.get(found.fn, "row_index"))
         if isinstance(found, Map) and found.fn == "div":
             return self._free("mean")
         if isinstance(found, Map) and found.fn == "log":

@@ -64,8 +64,7 @@ class KernelText:
         if isinstance(found, Cast):
             return Text(f"{self.write(found.arg).at(ATOM)}.to({stem(found.like)}_ptr.dtype.element_ty).to(tl.float32)", ATOM)
         if isinstance(found, Reduce):
-            call = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}[found.fn]
-            return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis})", ATOM)
+            return Text(f"tl.{found.fn}({self.write(found.arg).text}, {self.reduce_axis})", ATOM)
         if isinstance(found, Scan):
             call = {"sum": "tl.cumsum", "prod": "tl.cumprod"}[found.fn]
             reverse = ", reverse=True" if found.reverse else ""
@@ -179,6 +178,8 @@ class FormulaText:
             return Text(f"{args[0].at(level)} {symbol} {args[1].at(right_level)}", level)
         if node.fn == "neg":
             return Text(f"-{args[0].at(UNARY)}", UNARY)
+        if node.fn == "scatter":
+            return Text(f"sum({args[0].text}) by {args[1].text}", ATOM)
         if node.fn == "where":
             return Text(f"({args[1].text} if {args[0].text} else {args[2].text})", ATOM)
         words = {"maximum": "max", "minimum": "min", "float": ""}
@@ -206,6 +207,8 @@ def count_uses(program: RowProgram) -> list[int]:
     for node in program.nodes:
         for operand in operands(node):
             counts[operand] += 1
-    for write in (*program.stores, *program.accumulates):
+    for write in (*program.stores, *program.accumulates, *program.scatters):
         counts[write.value] += 1
+    for write in program.scatters:
+        counts[write.index] += 1
     return counts

@@ -19,8 +19,8 @@ def relu(x):
 def tanh(x):
     # 2 * sigmoid(2x) - 1 cancels near zero: a series there
     x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * (0.13333333 + x_sq * (-0.053968254 + x_sq * 0.021869488))))
-    return tl.where(x_sq < 0.0625, series, 2 * tl.sigmoid(2 * x) - 1)
+    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
+    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
 ''',
     "log1p": '''
 @triton.jit

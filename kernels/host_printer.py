@@ -20,12 +20,13 @@ from kernels.schedules import (
     COLUMN_BLOCK,
     COLUMN_PROGRAMS,
     COLUMN_WARPS,
-    FLAT_BLOCK,
-    FLAT_WARPS,
+    COLUMNS_IN_FLIGHT,
     LOOP_BLOCK,
     LOOP_WARPS,
     TILE_BLOCK,
+    TILE_ROWS,
     TILE_WARPS,
+    flat_block,
     tiles_columns,
 )
 
@@ -167,7 +168,9 @@ class WrapperPrinter:
         inputs: dict[str, Tensor] = {}
         named: list[str] = []
         for step in steps:
-            written = list(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates)))
+            program = step.program
+            writes = (*program.stores, *program.accumulates, *program.scatters)
+            written = list(dict.fromkeys(w.tensor for w in writes))
             for tensor in step.program.tensors:
                 self.tensors.setdefault(tensor.name, tensor)
                 if tensor.name not in written and tensor.name not in produced:
@@ -255,7 +258,7 @@ class WrapperPrinter:
         return max(own, key=lambda t: (len(t.axes), t.kind == "input"))
 
     def _empty(self, tensor: Tensor, program: RowProgram) -> str:
-        dtype = "torch.float32" if tensor.dtype == "float32" else None
+        dtype = f"torch.{tensor.dtype}" if tensor.dtype != "float" else None
         for other in self.shapes.tensors:
             if other.dims == tensor.dims and other.dtype == "float" and other.kind in ("input", "tangent"):
                 source = self._dtype_source(tensor.like, program)
@@ -300,11 +303,12 @@ class WrapperPrinter:
         assert source is not None
         main = stem(self._main(program).name)
         accumulated = list(dict.fromkeys(a.tensor for a in program.accumulates))
+        scattered = list(dict.fromkeys(s.tensor for s in program.scatters))
         lines: list[str] = []
         if step.schedule == "flat":
             lines.append(f"n_elements = {main}.numel()")
             count, grid = "n_elements", "triton.cdiv(n_elements, BLOCK_SIZE),"
-            settings = [f"BLOCK_SIZE, num_warps = {FLAT_BLOCK}, {FLAT_WARPS}"]
+            settings = ["BLOCK_SIZE, num_warps = {}, {}".format(*flat_block(program))]
             programs = "triton.cdiv(n_elements, BLOCK_SIZE)"
         else:
             lines += self._grid_sizes(program)
@@ -315,7 +319,7 @@ class WrapperPrinter:
             if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
-                    f"BLOCK_ROWS = max(1, min({TILE_BLOCK} // BLOCK_SIZE, triton.next_power_of_2(n_rows)))",
+                    f"BLOCK_ROWS = min({TILE_BLOCK * TILE_ROWS} // BLOCK_SIZE, triton.next_power_of_2(n_rows))",
                     f"num_warps = {TILE_WARPS}",
                 ]
                 grid = "triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE)"
@@ -326,7 +330,7 @@ class WrapperPrinter:
                     settings = []
                     lines.append(f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {COLUMN_BLOCK}), {COLUMN_WARPS}")
                     lines.append("n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)")
-                wanted = f"get_sm_count({main}.device)"
+                wanted = f"max(1, {COLUMNS_IN_FLIGHT} // max(n_cols, 1)) * get_sm_count({main}.device)"
                 if tiled:
                     wanted = f"triton.cdiv({COLUMN_PROGRAMS} * get_sm_count({main}.device), n_tiles)"
                 grid, programs = "n_programs,", "n_programs"
@@ -349,14 +353,19 @@ class WrapperPrinter:
         allocations = [
             f"{stem(n)} = {self._empty(self.tensors[n], program)}" for n in dict.fromkeys(s.tensor for s in program.stores)
         ]
+        allocations += [
+            f"_{stem(n)} = torch.zeros({self._shape(self.tensors[n])}, dtype=torch.float32, device={main}.device)"
+            for n in scattered
+        ]
+        rounded = [f"{stem(n)} = _{stem(n)}{self._to_result(self.tensors[n])}" for n in scattered]
         for name, axis in source.axis_sizes.items():
             settings.insert(0, f"{name} = {self._size(self.axes[axis])}")
         call = self._call(step, grid, main)
         if not accumulated:
-            if len(self.steps) == 1:
+            if len(self.steps) == 1 and not scattered:
                 guard = [f"if {count} == 0:", f"{INDENT}return {self._result_names()}"]
                 return [*allocations[:0], *self._ordered(allocations, lines), *guard, *settings, *call]
-            return [*lines, *allocations, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call))]
+            return [*lines, *allocations, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call)), *rounded]
         buffers, sums = self._partials(step, accumulated, main, programs)
         if step.schedule == "row_block" and group_axes(program):
             # The number of programs decides the buffer: settings come first.
@@ -408,7 +417,7 @@ class WrapperPrinter:
     def _call(self, step: PrintedStep, grid: str, main: str) -> list[str]:
         source = step.source
         assert source is not None
-        accumulated = {a.tensor for a in step.program.accumulates}
+        accumulated = {w.tensor for w in (*step.program.accumulates, *step.program.scatters)}
         call = [f"{step.kernel}[({grid})]("]
         call += [f"{INDENT}{'_' if n in accumulated else ''}{stem(n)}," for n in source.pointers]
         call += [f"{INDENT}{self._scalar(s)}," for s in source.scalars]
@@ -497,7 +506,9 @@ def print_function(derivation: Derivation, style: ModuleStyle, forward: WrapperP
     parameters = [stem(n) if s is None else f"{n}={_default(s)}" for n, s in args]
     outputs = [stem(t.name) for t in forward.results() if t.kind == "output"]
     written = [stem(t.name) for t in forward.results()]
-    tangents = [stem(f"d{t.name}") for t in forward.results() if t.kind == "output"]
+    results = [t for t in forward.results() if t.kind == "output"]
+    whole = [stem(t.name) for t in results if t.dtype in ("int64", "bool")]
+    tangents = [f"_d{t.name}" if t.dtype in ("int64", "bool") else stem(f"d{t.name}") for t in results]
     given_tangents = {t.name for t in backward.inputs if t.kind == "tangent"}
     saved_names = [stem(n) for n in backward.given if n not in given_tangents]
     scalars = [s.name for s in backward.scalars]
@@ -509,6 +520,7 @@ def print_function(derivation: Derivation, style: ModuleStyle, forward: WrapperP
     body = [f"{', '.join(written)} = {forward.signature()}"]
     body.append(f"ctx.save_for_backward({', '.join(saved_names)})")
     body += [f"ctx.{s} = {s}" for s in scalars]
+    body += [f"ctx.mark_non_differentiable({', '.join(whole)})"] if whole else []
     body.append(f"return {', '.join(outputs)}")
     lines += [INDENT * 2 + line for line in body]
     lines += ["", f"{INDENT}@staticmethod"]

@@ -9,7 +9,7 @@ from kernels.derivation import Unsupported
 from kernels.expressions import ADD, ATOM, COMPARE, INFIX, MUL, OR, UNARY, Text
 from kernels.passes.names import stem
 from kernels.quantity import Quantity, number_text
-from kernels.row_program import Cast, Const, Load, Map, Reduce, RowProgram, Symbol
+from kernels.row_program import Cast, Const, Gather, Load, Map, Reduce, RowProgram, Symbol
 
 CALLS = {
     "exp": "torch.exp", "log": "torch.log", "log1p": "torch.log1p", "expm1": "torch.expm1", "sqrt": "torch.sqrt",
@@ -43,6 +43,8 @@ class HostText:
             return self._load(found)
         if isinstance(found, Reduce):
             return self._reduce(found)
+        if isinstance(found, Gather):
+            return self._gather(found)
         if isinstance(found, Cast):
             text, axes = self.write(found.arg)
             return Text(f"{text.at(ATOM)}.to({stem(found.like)}.dtype).float()", ATOM), axes
@@ -64,6 +66,14 @@ class HostText:
         if name in self.flattened:
             text = f"{text}.reshape(-1)"
         return Text(text, ATOM), axes
+
+    def _gather(self, node: Gather) -> tuple[Text, tuple[str, ...]]:
+        tensor = self.program.tensor(node.tensor)
+        if tensor.axes != (node.axis,):
+            raise Unsupported("a gather from a large tensor outside a kernel")
+        index, axes = self.write(node.index)
+        text = f"{stem(node.tensor)}[{index.text}]"
+        return Text(text if tensor.dtype != "float" else f"{text}.float()", ATOM), axes
 
     def _reduce(self, node: Reduce) -> tuple[Text, tuple[str, ...]]:
         text, axes = self.write(node.arg)

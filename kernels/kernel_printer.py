@@ -11,7 +11,6 @@ from kernels.passes.names import stem, value_names
 from kernels.passes.padding import choose_padding
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.schedules import tiles_columns
 from kernels.row_program import (
     Cast,
     Const,
@@ -27,6 +26,7 @@ from kernels.row_program import (
     Tensor,
     operands,
 )
+from kernels.schedules import tiles_columns
 
 INLINE_WIDTH = 64
 INDENT = "    "
@@ -78,7 +78,8 @@ class KernelPrinter:
 
     def _pointers(self) -> list[str]:
         """Tensors written, then tensors read, then those only named for their dtype."""
-        written = [s.tensor for s in self.program.stores] + [a.tensor for a in self.program.accumulates]
+        program = self.program
+        written = [w.tensor for w in (*program.stores, *program.accumulates, *program.scatters)]
         read = [n.tensor for n in self.program.nodes if isinstance(n, Load | Gather)]
         named = [n.like for n in self.program.nodes if isinstance(n, Cast)]
         return list(dict.fromkeys([*written, *read, *named]))
@@ -459,18 +460,31 @@ class KernelPrinter:
         return "mask" if col else ""
 
     def _statements(self, nodes: range | list[int]) -> list[str]:
-        """Statements in order, each load right before its first use: a vector that waits is registers lost."""
+        """Statements in order. A wide load waits until the reduction before its first use: what lies idle across a
+        barrier is registers lost. Values of the row are loaded at once: after a barrier their latency would show."""
         allowed = set(nodes)
         lines: list[str] = []
         written: set[int] = set()
+        narrow = segment = 0  # where the next load of the row, and the next wide load, goes
 
         def write(index: int) -> None:
+            nonlocal narrow, segment
             if index in written or index not in allowed:
                 return
             written.add(index)
             if index not in self.text.names:
                 return
-            lines.append(f"{self.text.names[index]} = {self._definition(index)}")
+            node = self.program.nodes[index]
+            line = f"{self.text.names[index]} = {self._definition(index)}"
+            if not isinstance(node, Load):
+                lines.append(line)
+                if isinstance(node, Reduce | Scan):
+                    segment = len(lines)
+                return
+            wide = bool(self.axes[index] & self.cols)
+            lines.insert(segment if wide else narrow, line)
+            segment += 1
+            narrow += 0 if wide else 1
 
         def loads_of(index: int) -> list[int]:
             found: list[int] = []
@@ -533,7 +547,7 @@ class KernelPrinter:
         argument = self.text.write(node.arg).text
         if index in self.padding.masked:
             identity = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
-            argument = f"tl.where(mask, {argument}, {identity[node.fn]})"
+            argument = f"tl.where(mask, {argument}, {identity[node.fn.removeprefix('arg')]})"
         return argument
 
     def _reduce(self, index: int, node: Reduce | Scan) -> str:
@@ -549,6 +563,8 @@ class KernelPrinter:
             helper = "larger" if node.fn == "max" else "smaller"
             self.text.helpers.add(helper)
             return f"tl.reduce({argument}, 0, {helper})"
+        if node.fn.startswith("arg"):
+            return f"tl.{node.fn}({argument}, axis=0)"
         return f"tl.{node.fn}({argument}, {self.text.reduce_axis})"
 
     def _nan_is_seen_elsewhere(self, index: int) -> bool:
@@ -564,6 +580,12 @@ class KernelPrinter:
             mask = self._mask(frozenset(tensor.axes))
             value = self._stored(store.value, tensor)
             lines.append(f"tl.store({address}, {value}{', mask=' + mask if mask else ''})")
+        for scatter in self.program.scatters if stores is None else ():
+            tensor = self.program.tensor(scatter.tensor)
+            offset = self._offset(tensor, (), {scatter.axis: self.text.write(scatter.index).at(ATOM)})
+            mask = self._mask(self.axes[scatter.value] | self.axes[scatter.index])
+            value = self.text.write(scatter.value).text
+            lines.append(f"tl.atomic_add({stem(scatter.tensor)}_ptr + {offset}, {value}, mask={mask})")
         return lines
 
     def _stored(self, value: int, tensor: Tensor) -> str:

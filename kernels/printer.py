@@ -97,7 +97,7 @@ def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> lis
             continue
         number += 1
         name = base if number == kernels else f"{base.removesuffix('_kernel')}_stage_{number}_kernel"
-        written = ", ".join(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates)))
+        written = ", ".join(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)))
         own = doc if kernels == 1 else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
         source = KernelPrinter(step.program, step.schedule.name, name, own, integers).print()
         printed.append(PrintedStep(step.program, step.schedule.name, name, source))

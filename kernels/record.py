@@ -68,7 +68,7 @@ class Record:
     def _written(self, kind: str) -> list[Tensor]:
         found: dict[str, Tensor] = {}
         for program in self._programs():
-            for write in (*program.stores, *program.accumulates):
+            for write in (*program.stores, *program.accumulates, *program.scatters):
                 tensor = program.tensor(write.tensor)
                 if tensor.kind == kind:
                     found.setdefault(tensor.name, tensor)
@@ -124,7 +124,7 @@ class Record:
                 else:
                     why = "an input: everything else in the backward follows from it"
                 records[tensor.name] = Saved(name=tensor.name, role=role, why=why)
-            produced |= {w.tensor for w in (*step.program.stores, *step.program.accumulates)}
+            produced |= {w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)}
         return list(records.values())
 
     # --- formulas ---

@@ -146,6 +146,15 @@ class Accumulate(Frozen):
     at: tuple[tuple[str, int], ...] = ()
 
 
+class Scatter(Frozen):
+    """Add a value to a tensor at a coordinate that is itself a value (the gradient of a lookup), atomically."""
+
+    tensor: str
+    value: int
+    index: int
+    axis: str
+
+
 class RowProgram(Frozen):
     """One kernel: what it loads, computes and stores, and over which axes its programs and blocks run."""
 
@@ -157,6 +166,7 @@ class RowProgram(Frozen):
     nodes: tuple[Node, ...]
     stores: tuple[Store, ...]
     accumulates: tuple[Accumulate, ...] = ()
+    scatters: tuple[Scatter, ...] = ()
 
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)

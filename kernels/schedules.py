@@ -13,10 +13,14 @@ from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan, o
 
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
 FLAT_BLOCK, FLAT_WARPS = 1024, 4
-TILE_BLOCK, TILE_WARPS = 2048, 4
-LOOP_BLOCK, LOOP_WARPS = 4096, 8
+# A sum in every block costs a barrier: larger blocks where a loss is summed.
+FLAT_SUM_BLOCK, FLAT_SUM_WARPS = 4096, 8
+TILE_BLOCK, TILE_ROWS, TILE_WARPS = 1024, 2, 4
+LOOP_BLOCK, LOOP_WARPS = 2048, 4
 # Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
-COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 1024, 4, 8
+COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 2048, 4, 4
+# Rows that walk one after another leave memory idle: so many columns of them in flight a multiprocessor.
+COLUMNS_IN_FLIGHT = 8192
 
 
 def is_flat(program: RowProgram) -> bool:
@@ -24,7 +28,7 @@ def is_flat(program: RowProgram) -> bool:
     partial = {a.value for a in program.accumulates if not program.tensor(a.tensor).axes}
     if len(partial) != len({a.value for a in program.accumulates}):
         return False
-    if any(isinstance(n, Scan | Index | Gather) for n in program.nodes):
+    if program.scatters or any(isinstance(n, Scan | Index | Gather) for n in program.nodes):
         return False
     everything = set(program.rows) | set(program.cols)
     axes = program.node_axes()
@@ -37,6 +41,11 @@ def is_flat(program: RowProgram) -> bool:
     if len(layouts) != 1 or any(program.axis(a).unroll for a in next(iter(layouts))):
         return False
     return set(next(iter(layouts))) == everything and all(not isinstance(n, Load) or not n.at for n in program.nodes)
+
+
+def flat_block(program: RowProgram) -> tuple[int, int]:
+    """(elements a program, warps) of a flat kernel."""
+    return (FLAT_SUM_BLOCK, FLAT_SUM_WARPS) if program.accumulates else (FLAT_BLOCK, FLAT_WARPS)
 
 
 def sums_columns(program: RowProgram) -> bool:
@@ -60,7 +69,8 @@ def is_looped(program: RowProgram, *, wide_rows: bool = False) -> bool:
     """Whether a row is read in blocks: it is reduced to something small, or it is known to be too wide for one block."""
     if sums_columns(program) or any(isinstance(n, Scan) for n in program.nodes):
         return False
-    if not program.rows or not any(isinstance(n, Reduce) for n in program.nodes):
+    reductions = [n for n in program.nodes if isinstance(n, Reduce)]
+    if not program.rows or not reductions or any(n.fn.startswith("arg") for n in reductions) or program.scatters:
         return False
     writes_rows = any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
     return wide_rows or not writes_rows
@@ -74,8 +84,8 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
             name="flat",
             why="element-wise and every operand has the same layout: rows don't matter, every load is a full vector",
             live_vectors=vectors,
-            block_size=f"{FLAT_BLOCK} elements a program, whatever the width",
-            num_warps=str(FLAT_WARPS),
+            block_size=f"{flat_block(program)[0]} elements a program, whatever the width",
+            num_warps=str(flat_block(program)[1]),
             grid="one program per block of elements",
         )
     if tiles_columns(program):
@@ -94,7 +104,7 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
             live_vectors=vectors,
             block_size="calculate_settings(n_cols)",
             num_warps="calculate_settings(n_cols)",
-            grid="one program per multiprocessor, each with a block of rows",
+            grid="a few programs a multiprocessor, each with a block of rows",
         )
     if is_looped(program, wide_rows=wide_rows):
         return KernelSchedule(
@@ -105,7 +115,7 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
             num_warps=str(LOOP_WARPS),
             grid="one program per row",
         )
-    if program.accumulates or any(isinstance(n, Reduce | Scan | Gather) for n in program.nodes):
+    if program.accumulates or any(isinstance(n, Reduce | Scan) for n in program.nodes):
         return KernelSchedule(
             name="persistent_row",
             why="a row is read once and stays in registers between its reductions",
@@ -118,7 +128,7 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
         name="tile",
         why="element-wise with broadcast or packed operands: a tile of rows and columns a program",
         live_vectors=vectors,
-        block_size=f"{TILE_BLOCK} elements a program: several rows where rows are short",
+        block_size=f"{TILE_BLOCK} columns by {TILE_ROWS} rows a program: more rows where they are short",
         num_warps=str(TILE_WARPS),
         grid="one program per tile of rows and columns",
     )

@@ -26,7 +26,17 @@ from kernels.derivation import Unsupported
 from kernels.op_spec import OpSpec, ScalarSpec, TensorSpec
 from kernels.quantity import Quantity, fit
 from kernels.roles import Roles, guess_roles
-from kernels.traced import Arg, Dtype, ListArg, LiteralArg, NodeArg, QuantityArg, TracedNode, TracedOp, TracedOutput
+from kernels.traced import (
+    Arg,
+    Dtype,
+    ListArg,
+    LiteralArg,
+    NodeArg,
+    QuantityArg,
+    TracedNode,
+    TracedOp,
+    TracedOutput,
+)
 
 Reference = Callable[..., Any] | type[nn.Module] | nn.Module
 Scalars = dict[str, float | int | bool | str]
@@ -173,6 +183,7 @@ def _plans(axes: Sequence[str], scalars: Sequence[ScalarSpec]) -> list[Plan]:
     """Ways to size the axes, simplest first: primes; an even axis; an axis that a scalar divides."""
     plans = [Plan()]
     plans += [Plan(multiples={axis: 2}) for axis in reversed(axes)]
+    plans += [Plan(multiples={axis: 4}) for axis in reversed(axes)]
     integers = [s.name for s in scalars if isinstance(s.default, int) and not isinstance(s.default, bool)]
     plans += [Plan(tied={axis: name}) for name in integers for axis in reversed(axes)]
     plans += [Plan(multiples={axis: 2}, tied={axis: name}) for name in integers for axis in reversed(axes)]
@@ -277,11 +288,11 @@ def _export(roles: Roles, reference: Reference, environment: Environment) -> Exp
                     f"the reference returns {_a(type(item).__name__)}, not a tensor",
                     needed="a reference that returns tensors only",
                 )
-            if not item.is_floating_point():
-                raise Unsupported(
-                    f"the reference returns {str(item.dtype).removeprefix('torch.')} values, which have no gradient",
-                    needed="floating-point results",
-                )
+        if not any(item.is_floating_point() for item in results):
+            kind = str(results[0].dtype).removeprefix("torch.")
+            raise Unsupported(
+                f"the reference returns {kind} values, which have no gradient", needed="a floating-point result"
+            )
         n_outputs = len(results)
         # An output may be an input or a view of one; the exporter refuses that, and a kernel writes a new tensor anyway.
         return tuple(item.clone() for item in results)
@@ -387,6 +398,8 @@ class GraphReader:
         gradients: list[TracedOutput] = []
         inputs = iter(roles.op.tensors)
         tangents = 0
+        results = list(self.graphs[0].graph.nodes)[-1].args[0][: self.graphs[0].n_outputs]
+        differentiable = [i for i, r in enumerate(results) if r.meta["val"].is_floating_point()]
         for group in zip(*(g.graph.nodes for g in self.graphs), strict=True):
             first = group[0]
             target = str(first.target)
@@ -413,7 +426,7 @@ class GraphReader:
             op = _op_name(first)
             if first.op == "placeholder":
                 if target.startswith("tangents"):
-                    op, name, tangents = "tangent", str(tangents), tangents + 1
+                    op, name, tangents = "tangent", str(differentiable[tangents]), tangents + 1
                 else:
                     op, name = "input", next(inputs).name
             node = TracedNode(

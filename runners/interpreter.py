@@ -157,12 +157,13 @@ def _bf16_arithmetic() -> None:
             return original_rmw(self, op, ptr, val, mask, *rest)
         pointers, values, masks = (np.asarray(a) for a in np.broadcast_arrays(ptr.data, val.data, mask.data))
         before = np.zeros(values.shape, np.uint16)
+        native, here = interpreter._interpreter, np.ones(1, bool)
         for index in np.ndindex(values.shape):  # one by one: two lanes may add to one address
             if masks[index]:
-                address = TensorHandle(pointers[index].reshape(1), ptr.dtype)
-                old = self.create_load(address, None, False)
-                before[index] = old.data[0]
-                self.create_store(address, _back(widen(old.data) + widen(values[index].reshape(1))), None)
+                address = np.ascontiguousarray(pointers[index].reshape(1))
+                old = native.load(address, here, np.zeros(1, np.uint16), np.dtype(np.uint16))
+                before[index] = old[0]
+                native.store(address, narrow(widen(old) + widen(values[index].reshape(1))), here)
         return TensorHandle(before, val.dtype.scalar)
 
     InterpreterBuilder.create_atomic_rmw = create_atomic_rmw

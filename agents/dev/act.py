@@ -11,11 +11,13 @@ import secrets
 from agents.candidate import Candidate
 from agents.conventions import Conventions, detect
 from agents.conventions.edits import add_function, add_import, add_to_collection
+from agents.dev.benchmark_file import benchmark_file
 from agents.dev.neighbours import neighbours
 from agents.dev.pull_text import commit_message, pull_body, pull_title
 from agents.dev.reference_in_test import reference_in_test
 from agents.dev.signature import Signature, axis_multiples, check_identifier
-from agents.dev.skeletons import benchmark_file, function_import, functional_code, module_file, unit_test_file
+from agents.dev.skeletons import function_import, functional_code, module_file
+from agents.dev.unit_test_file import unit_test_file
 from agents.ports import Bench, Tree
 from agents.profiles import KernelProfile
 from kernels.derivation import Derivation

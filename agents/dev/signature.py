@@ -54,22 +54,20 @@ class Signature:
         )
 
     @property
+    def ordered_tensors(self) -> tuple[TensorSpec, ...]:
+        """The tensors in the order of Function.apply."""
+        named = {tensor.name: tensor for tensor in self.tensors}
+        return tuple(named[name] for name in self.order if name in named)
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Tensors that the caller passes, in call order."""
-        return tuple(
-            self._tensor(name)
-            for name in self.order
-            if self._is_tensor(name) and not self._tensor(name).learnable
-        )
+        return tuple(tensor for tensor in self.ordered_tensors if not tensor.learnable)
 
     @property
     def parameters(self) -> tuple[TensorSpec, ...]:
         """Tensors that the module owns, in call order."""
-        return tuple(
-            self._tensor(name)
-            for name in self.order
-            if self._is_tensor(name) and self._tensor(name).learnable
-        )
+        return tuple(tensor for tensor in self.ordered_tensors if tensor.learnable)
 
     @property
     def main(self) -> TensorSpec:
@@ -83,15 +81,6 @@ class Signature:
             width_name(axis) for tensor in self.parameters for axis in tensor.shape if not axis.isdigit()
         ]
         return tuple(dict.fromkeys(name for name in names if name))
-
-    def is_parameter(self, name: str) -> bool:
-        return self._is_tensor(name) and self._tensor(name).learnable
-
-    def _is_tensor(self, name: str) -> bool:
-        return any(tensor.name == name for tensor in self.tensors)
-
-    def _tensor(self, name: str) -> TensorSpec:
-        return next(tensor for tensor in self.tensors if tensor.name == name)
 
     def size(self, axis: str) -> str:
         """Code for the size of an axis, in terms of a tuple `shape` that is the main tensor's."""

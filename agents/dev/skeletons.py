@@ -1,4 +1,4 @@
-"""Generated files around a kernel: module, functional, unit test and benchmark script, from Jinja2 skeletons. Pure.
+"""Generated files around a kernel, from Jinja2 skeletons: the module and the functional, and what all of them share. Pure.
 
 The skeletons hold code's shape only; every expression of the mathematics comes from the reference or the printer.
 """
@@ -6,7 +6,6 @@ The skeletons hold code's shape only; every expression of the mathematics comes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -16,20 +15,6 @@ from agents.dev.reference_in_test import RenamedReference
 from agents.dev.signature import Signature, other_value, width_name
 from agents.profiles import KernelProfile
 from kernels.op_spec import TensorSpec
-
-# Few program instances (the interpreter pays for each), yet odd widths, one row, and widths of real models.
-ROWS = ((2, 8, 4096), (4, 16, 2048), (1, 1, 1023), (3, 7, 256), (2, 8), (1, 4096))
-FUNCTIONAL_ROWS = ((2, 8, 4096), (1, 1, 1023), (2, 8))
-STRIDED_ROWS = ((4, 6, 256), (3, 127))
-# For an op that names its axes, by rank. None is of size 1: a statistic over one element is singular.
-RANKED = {
-    1: ((4096,), (129,)),
-    2: ((64, 512), (7, 129), (33, 256)),
-    3: ((3, 8, 128), (2, 7, 33), (2, 32, 64)),
-    4: ((2, 4, 8, 32), (3, 2, 5, 18), (2, 8, 2, 64)),
-    5: ((2, 3, 4, 8, 16), (3, 2, 5, 7, 10)),
-}
-TOLERANCES = {"float32": {"atol": 1e-5, "rtol": 1e-5}, "bfloat16": {"atol": 1e-1, "rtol": 5e-2}}
 
 _skeletons = jinja2.Environment(
     loader=jinja2.PackageLoader("agents.dev", "templates"),
@@ -70,7 +55,7 @@ def module_file(profile: KernelProfile, signature: Signature, conventions: Conve
 
 def functional_code(profile: KernelProfile, signature: Signature) -> str:
     """The function for transformers/functional.py."""
-    parameters = [name for name in signature.order if not _is_scalar(signature, name)]
+    parameters = [tensor.name for tensor in signature.ordered_tensors]
     parameters += [
         f"{scalar.name}: {type(scalar.default).__name__} = {literal(scalar.default)}"
         for scalar in signature.scalars
@@ -85,76 +70,10 @@ def function_import(profile: KernelProfile, conventions: Conventions) -> str:
     return package if conventions.ops_import == "package" else f"{package}.{profile.operation_name}"
 
 
-def unit_test_file(
-    profile: KernelProfile,
-    signature: Signature,
-    conventions: Conventions,
-    reference: RenamedReference,
-    multiples: Mapping[str, int],
-) -> str:
-    """test/transformers/test_{op}.py: module and functional against the reference, and strided inputs.
-
-    `multiples`: axis -> what its size must be a multiple of.
-    """
-    return render(
-        "test.py.jinja",
-        **_shared(profile, signature, conventions, reference),
-        extra_info=conventions.allclose_extra_info,
-        future_imports=reference.future,
-        reference_imports=reference.imports,
-        reference_code=reference.code,
-        tolerances={dtype: _tolerance(profile, dtype) for dtype in TOLERANCES},
-        shapes=_shapes(ROWS, signature, multiples),
-        functional_shapes=_shapes(FUNCTIONAL_ROWS, signature, multiples),
-        strided_shapes=_shapes(STRIDED_ROWS, signature, multiples),
-        row_output=signature.row_output,
-        same_dtype=signature.same_dtype,
-        other_constructor_arguments=_constructor(signature, reference, other=True),
-        parameter_targets=", ".join(f"{t.name}1" for t in signature.parameters)
-        + ("," if len(signature.parameters) == 1 else ""),
-        calls=_calls(signature, is_module=profile.op.kind == "module"),
-    )
-
-
-def benchmark_file(
-    profile: KernelProfile, signature: Signature, conventions: Conventions, reference: RenamedReference
-) -> str:
-    """benchmark/scripts/benchmark_{op}.py in the checkout's generation of the benchmark API."""
-    fixed = {name: value for name, value in profile.benchmark_fixed_config.items() if isinstance(value, int)}
-    width_key = next(
-        (key for key in ("vocab_size", "intermediate_size") if key in (*fixed, profile.benchmark_variable)),
-        "hidden_size",
-    )
-    sweeps_width = profile.benchmark_variable in (
-        "hidden_size",
-        "vocab_size",
-        "intermediate_size",
-        "n_cols",
-        "H",
-        "V",
-        "N",
-    )
-    fixed_value = next(iter(fixed.values()), 4096)
-    return render(
-        f"benchmark_{conventions.benchmark_api}.py.jinja",
-        **_shared(profile, signature, conventions, reference),
-        bytes_per_token_sweep=conventions.bytes_per_token_sweep,
-        width_key=width_key,
-        sweeps_width=sweeps_width,
-        fixed_code=f'"{"BT" if sweeps_width else width_key}": {fixed_value}',
-        x_name=width_key if sweeps_width else "BT",
-        x_label=width_key.replace("_", " ") if sweeps_width else "total tokens",
-        x_values=repr(list(profile.benchmark_x_values_suggestion)),
-        layer_reference_arguments=[
-            f"liger_layer.{name}" if signature.is_parameter(name) else name
-            for name in _tensor_order(signature)
-        ],
-    )
-
-
-def _shared(
+def shared_blanks(
     profile: KernelProfile, signature: Signature, conventions: Conventions, reference: RenamedReference
 ) -> dict[str, Any]:
+    """The blanks that a test and a benchmark script have in common."""
     providers = [
         name
         for name in ("liger", "torch", "torch_compile")
@@ -168,12 +87,12 @@ def _shared(
         "module_class": profile.module_class_name,
         "reference": reference.entry,
         "is_module": profile.op.kind == "module",
-        "constructor_arguments": _constructor(signature, reference),
+        "constructor_arguments": constructor_arguments(signature, reference),
         "module_widths": [_width_code(signature, name) for name in signature.widths],
         "inputs": [_tensor_context(signature, tensor) for tensor in signature.inputs],
         "input_names": [tensor.name for tensor in signature.inputs],
         "parameters": [_tensor_context(signature, tensor) for tensor in signature.parameters],
-        "tensors": [_tensor_context(signature, tensor) for tensor in _tensors_in_order(signature)],
+        "tensors": [_tensor_context(signature, tensor) for tensor in signature.ordered_tensors],
         "main": signature.main.name,
         "n_outputs": signature.outputs,
         "providers": providers,
@@ -191,59 +110,9 @@ def _tensor_context(signature: Signature, tensor: TensorSpec) -> dict[str, Any]:
     }
 
 
-def _calls(signature: Signature, *, is_module: bool) -> dict[str, list[str]]:
-    """Argument lists of the calls in a test: side 1 is the reference's, side 2 ours."""
-    inputs = {tensor.name for tensor in signature.inputs}
-
-    def call(names: Sequence[str], side: int, wrap: Callable[[str], str] = str) -> list[str]:
-        return [wrap(_value(signature, name, side)) for name in names]
-
-    def strided(names: Sequence[str], side: int) -> list[str]:
-        return [
-            _value(signature, name, side)
-            + ("[..., ::2]" if signature.shape_code(_spec(signature, name)) == "shape" else "")
-            for name in names
-        ]
-
-    order = _tensor_order(signature)
-    input_order = [name for name in order if name in inputs]
-    others = [
-        f"{scalar.name}={value}" for scalar in signature.scalars if (value := other_value(scalar)) is not None
-    ]
-    return {
-        "reference": call(order, 1),
-        "reference_inputs": call(input_order, 1),
-        "module": call(input_order, 2),
-        "other_reference": [*call(order, 1), *([] if is_module else others)],
-        "other_functional": [*call(order, 2), *others],
-        "strided_reference": strided(order, 1),
-        "strided_reference_inputs": strided(input_order, 1),
-        "strided_functional": strided(order, 2),
-    }
-
-
-def _value(signature: Signature, name: str, side: int) -> str:
-    tensor = _spec(signature, name)
-    return f"{name}{side}" if tensor.needs_grad and tensor.dtype == "float" else f"_{name}"
-
-
-def _spec(signature: Signature, name: str) -> TensorSpec:
-    return next(tensor for tensor in signature.tensors if tensor.name == name)
-
-
-def _tensor_order(signature: Signature) -> list[str]:
-    return [name for name in signature.order if not _is_scalar(signature, name)]
-
-
-def _tensors_in_order(signature: Signature) -> list[TensorSpec]:
-    return [_spec(signature, name) for name in _tensor_order(signature)]
-
-
-def _is_scalar(signature: Signature, name: str) -> bool:
-    return any(scalar.name == name for scalar in signature.scalars)
-
-
-def _constructor(signature: Signature, reference: RenamedReference, *, other: bool = False) -> list[str]:
+def constructor_arguments(
+    signature: Signature, reference: RenamedReference, *, other: bool = False
+) -> list[str]:
     """Arguments that make a reference module: sizes for what has no default; with `other`, other scalars too."""
     sizes = ["shape[-1]" for _ in reference.required]
     if not other:
@@ -269,25 +138,6 @@ def _initial(tensor: TensorSpec) -> str:
     if tensor.init == "half":
         return f"torch.full(({', '.join(sizes)}{',' if len(sizes) == 1 else ''}), 0.5)"
     return f"torch.{tensor.init or 'ones'}({shape})"
-
-
-def _tolerance(profile: KernelProfile, dtype: str) -> dict[str, float]:
-    return {**TOLERANCES[dtype], **profile.tolerances.get(dtype, {})}
-
-
-def _shapes(rows: Sequence[tuple[int, ...]], signature: Signature, multiples: Mapping[str, int]) -> str:
-    """`rows` for an op over the last axis of any tensor, else shapes of the rank that it names; sizes that the op accepts."""
-    axes = signature.main.shape
-    named = [axis for axis in axes if axis != "*"]
-    shapes = rows if axes[0] == "*" and len(named) == 1 else RANKED[len(axes)][: len(rows)]
-    fitting = []
-    for shape in shapes:
-        free = shape[: len(shape) - len(named)]
-        sizes = zip(named, shape[len(free) :], strict=True)
-        fitting.append(
-            (*free, *(-(-size // multiples.get(axis, 1)) * multiples.get(axis, 1) for axis, size in sizes))
-        )
-    return repr(list(dict.fromkeys(fitting)))
 
 
 def docstring_text(text: str) -> str:

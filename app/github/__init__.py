@@ -22,7 +22,7 @@ from app.github.errors import (
     redact,
 )
 from app.github.records import Annotation, AppIdentity, Branch, Check, Comment, FailedDelivery, Pull, Reaction
-from app.github.repository import GitHubRepository
+from app.github.repository import GitHubRepository, ReactionContent
 
 __all__ = [
     "Annotation",
@@ -39,6 +39,7 @@ __all__ = [
     "NotFoundError",
     "Pull",
     "Reaction",
+    "ReactionContent",
     "RejectedError",
     "UnreachableError",
     "redact",

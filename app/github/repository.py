@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from githubkit import GitHub
+from githubkit.utils import UNSET
 
 from app.github.check_body import ANNOTATIONS_A_REQUEST, check_body
 from app.github.errors import NotFoundError, RejectedError, ask
 from app.github.records import Branch, Check, Comment, Pull, Reaction, comment_of, pull_of
+
+ReactionContent = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]
 
 MAX_FILE_BYTES = 1_000_000
 REACTIONS_A_QUERY = 100
@@ -77,7 +80,7 @@ class GitHubRepository:
                     issue,
                     per_page=100,
                     page=page,
-                    **({"since": since} if since else {}),
+                    since=since or UNSET,
                 ),
                 f"list comments of #{issue}",
             )
@@ -90,12 +93,12 @@ class GitHubRepository:
 
     # reactions
 
-    async def react(self, comment_id: int, content: str) -> None:
+    async def react(self, comment_id: int, content: ReactionContent) -> None:
         """React to a comment; reacting twice is once."""
         await ask(
             self._rest.reactions.async_create_for_issue_comment(
                 self.owner, self.name, comment_id, content=content
-            ),  # type: ignore[arg-type]
+            ),
             "react",
         )
 
@@ -217,7 +220,7 @@ class GitHubRepository:
 
     async def add_labels(self, number: int, labels: list[str]) -> None:
         await ask(
-            self._rest.issues.async_add_labels(self.owner, self.name, number, labels=labels),
+            self._rest.issues.async_add_labels(self.owner, self.name, number, labels=[*labels]),
             f"label #{number}",
         )
 

@@ -6,7 +6,29 @@ Before: `alpha * sum_rows(dy * x) + sum_rows(dy)`. After: `sum_rows(alpha * dy *
 from __future__ import annotations
 
 from kernels.passes.graph import Graph
-from kernels.row_program import Map, Reduce
+from kernels.row_program import Index, Map, Reduce
+
+
+def scatters(graph: Graph, root: int, axes: tuple[str, ...]) -> int:
+    """A sum over rows of a one-hot row, as a scatter; `root` itself when it is none.
+
+    Before: `sum_rows(where(column == token, dy, 0))`. After: dy is added at the token's place.
+    """
+    found = graph.nodes[root]
+    chosen = graph.is_map(found.arg, "where") if isinstance(found, Reduce) and found.fn == "sum" else None
+    if not chosen or graph.number(chosen[2]) != 0:
+        return root
+    sides = graph.is_map(chosen[0], "eq")
+    if not sides:
+        return root
+    for place, label in (sides, tuple(reversed(sides))):
+        index = graph.nodes[place]
+        if not isinstance(index, Index) or index.axis not in axes:
+            continue
+        if index.axis in graph.axes_of[chosen[1]] or set(found.axes) - graph.axes_of[label]:  # type: ignore[union-attr]
+            continue
+        return graph.map("scatter", chosen[1], label)
+    return root
 
 
 def sums_last(graph: Graph, root: int) -> int:

@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, Function] = {
     "or": Function(2, boolean=True, takes_booleans=True),
     "not": Function(1, boolean=True, takes_booleans=True),
     "flip": Function(2),  # value, coordinate of the axis: only as part of a reversed scan
+    "scatter": Function(2),  # value, coordinate: added up where the coordinate says; only as a root
     "where": Function(3),  # condition, then, otherwise
     "float": Function(1, takes_booleans=True),  # a boolean or an integer as a number
 }

@@ -18,6 +18,7 @@ from kernels.row_program import (
     Reduce,
     RowProgram,
     Scan,
+    Scatter,
     Store,
     Symbol,
     Tensor,
@@ -33,10 +34,15 @@ def build_program(
     """Extract what the writes need. A write that ends in a sum over rows becomes an Accumulate."""
     rows, cols = set(layout.rows), set(layout.cols)
     accumulates: list[tuple[Tensor, int, tuple[str, ...], At]] = []
+    scatters: list[tuple[Tensor, int, int, str]] = []
     stores: list[tuple[Tensor, int, At]] = []
     for tensor, node, at in writes:
         found = graph.nodes[node]
-        if isinstance(found, Reduce) and (set(found.axes) & rows or not rows) and not host:
+        pair = graph.is_map(node, "scatter")
+        if pair:
+            axis = scattered_axis(graph, tensor, node)
+            scatters.append((tensor, pair[0], pair[1], axis))
+        elif isinstance(found, Reduce) and (set(found.axes) & rows or not rows) and not host:
             if found.fn != "sum":
                 raise Unsupported("a maximum over all rows", needed="another layout")
             inner = tuple(a for a in found.axes if a in cols)
@@ -48,6 +54,7 @@ def build_program(
             stores.append((tensor, node, at))
     layout = _groups_first(graph, layout, accumulates)
     roots = [n for _, n, _ in stores] + [n for _, n, _, _ in accumulates]
+    roots += [n for _, value, index, _ in scatters for n in (value, index)]
     names: dict[int, int] = {}
     nodes: list[Node] = []
     for old in reachable(graph, roots):
@@ -64,7 +71,7 @@ def build_program(
     for node in nodes:
         if isinstance(node, Load | Gather):
             tensors[node.tensor] = graph.tensors[node.tensor]
-    for tensor in [t for t, _, _ in stores] + [t for t, _, _, _ in accumulates]:
+    for tensor in [t for t, _, _ in stores] + [t for t, *_ in accumulates] + [t for t, *_ in scatters]:
         tensors[tensor.name] = tensor
     used_axes = {a for t in tensors.values() for a in t.axes} | rows | cols
     used_axes |= {a for n in nodes if isinstance(n, Index | Scan) for a in [n.axis]}
@@ -81,7 +88,18 @@ def build_program(
         accumulates=tuple(
             Accumulate(tensor=t.name, value=names[n], over=over, at=at) for t, n, over, at in accumulates
         ),
+        scatters=tuple(
+            Scatter(tensor=t.name, value=names[v], index=names[i], axis=axis) for t, v, i, axis in scatters
+        ),
     )
+
+
+def scattered_axis(graph: Graph, tensor: Tensor, node: int) -> str:
+    """The axis of `tensor` on which a scatter's coordinate says where to add."""
+    own = [a for a in tensor.axes if a not in graph.axes_of[node]]
+    if len(own) != 1:
+        raise Unsupported("a scatter along several axes", needed="one axis")
+    return own[0]
 
 
 def _groups_first(
@@ -123,7 +141,7 @@ def live_vectors(program: RowProgram) -> int:
         for operand in operands(node):
             last[operand] = position
     end = len(program.nodes)
-    for write in (*program.stores, *program.accumulates):
+    for write in (*program.stores, *program.accumulates, *program.scatters):
         last[write.value] = end
     alive: set[int] = set()
     most = 0

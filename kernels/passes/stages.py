@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernels.derivation import Unsupported
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout, candidate_layouts
-from kernels.passes.program import At, build_program
+from kernels.passes.program import At, build_program, scattered_axis
 from kernels.passes.rewrite import reachable, rebuild
 from kernels.row_program import Load, Reduce, RowProgram, Tensor, operands
 
@@ -72,7 +72,7 @@ def _absorbed(graph: Graph, groups: dict[frozenset[str], list[Target]]) -> list[
         for larger, joined in result:
             if axes >= larger:
                 continue
-            layout = candidate_layouts(graph, [t.node for t in joined], [t.tensor.dims for t in joined])[0]
+            layout = candidate_layouts(graph, [t.node for t in joined], [_dims(graph, t) for t in joined])[0]
             if axes < larger and not axes & set(layout.cols):
                 joined.extend(group)
                 break
@@ -90,7 +90,7 @@ def _grid_axes(graph: Graph, root: int) -> frozenset[str]:
 
 def _plan_group(graph: Graph, targets: list[Target], namer: Namer) -> list[Stage]:
     error: Unsupported | None = None
-    for layout in candidate_layouts(graph, [t.node for t in targets], [t.tensor.dims for t in targets]):
+    for layout in candidate_layouts(graph, [t.node for t in targets], [_dims(graph, t) for t in targets]):
         try:
             return _stages(graph, targets, layout, Namer(set(namer.taken)))
         except Unsupported as reason:
@@ -101,6 +101,14 @@ def _plan_group(graph: Graph, targets: list[Target], namer: Namer) -> list[Stage
     raise error or Unsupported("no layout fits")
 
 
+def _dims(graph: Graph, target: Target) -> tuple[tuple[str, ...], ...]:
+    """A target's dimensions without the axis that a scatter runs over: no program spans it."""
+    if not graph.is_map(target.node, "scatter"):
+        return target.tensor.dims
+    axis = scattered_axis(graph, target.tensor, target.node)
+    return tuple(tuple(a for a in dim if a != axis) for dim in target.tensor.dims)
+
+
 def _split_by_layout(graph: Graph, targets: list[Target], namer: Namer) -> list[Stage]:
     """One kernel for each set of results that agree on a layout."""
     by_layout: dict[Layout, list[Target]] = {}
@@ -108,7 +116,7 @@ def _split_by_layout(graph: Graph, targets: list[Target], namer: Namer) -> list[
         own = [t for t in targets if t.tensor.name == name]
         chosen: Layout | None = None
         error: Unsupported | None = None
-        for layout in candidate_layouts(graph, [t.node for t in own], [t.tensor.dims for t in own]):
+        for layout in candidate_layouts(graph, [t.node for t in own], [_dims(graph, t) for t in own]):
             try:
                 _stages(graph, own, layout, Namer(set(namer.taken)))
                 chosen = layout
@@ -132,11 +140,11 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
         if not pending:
             return stages
         live = reachable(graph, [t.node for t in pending])
-        heavy = _heavy(graph, live, cols)
+        heavy = _heavy(graph, live, rows, cols)
         grid = [n for n in live if _is_grid(graph, n, rows)]
         beneath = _above(graph, live, set(grid))
         # Small reductions that a later kernel needs are made on the host first.
-        kernel_work = {m for m in live if graph.axes_of[m] & cols}
+        kernel_work = {m for m in live if _is_full(graph.axes_of[m], rows, cols)}
         kernel_work |= {o for n in grid if n in heavy for o in operands(graph.nodes[n])}
         small = [n for n in grid if n not in heavy and any(n in _ancestors(graph, m) for m in kernel_work)]
         if small:
@@ -144,7 +152,7 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
             stages.append(Stage(_host_program(graph, [Target(t, n) for n, t in produced]), host=True))
             graph, pending = _loaded(graph, pending, dict(produced))
             continue
-        wide = [t for t in pending if t.node in heavy or set(t.tensor.axes) & cols]
+        wide = [t for t in pending if t.node in heavy or _is_full(frozenset(t.tensor.axes), rows, cols)]
         done = [t for t in wide if (t.node not in beneath or t.node in grid) and _ready(graph, t.node, grid)]
         partial = [n for n in grid if n in heavy and _ready(graph, n, grid) and n not in {t.node for t in done}]
         if not done and not partial:
@@ -208,11 +216,16 @@ def _reduction(
     host.append(Target(tensor, total, at))
 
 
-def _heavy(graph: Graph, live: list[int], cols: set[str]) -> set[int]:
-    """Nodes that need a kernel: they, or what they are made of, vary over columns."""
+def _is_full(axes: frozenset[str], rows: set[str], cols: set[str]) -> bool:
+    return bool(axes & cols) and (bool(axes & rows) or not rows)
+
+
+def _heavy(graph: Graph, live: list[int], rows: set[str], cols: set[str]) -> set[int]:
+    """Nodes that need a kernel: they, or what they are made of, vary over rows and columns."""
     heavy: set[int] = set()
     for node in live:
-        if graph.axes_of[node] & cols or any(o in heavy for o in operands(graph.nodes[node])):
+        scattered = graph.is_map(node, "scatter") is not None
+        if scattered or _is_full(graph.axes_of[node], rows, cols) or any(o in heavy for o in operands(graph.nodes[node])):
             heavy.add(node)
     return heavy
 

@@ -77,12 +77,13 @@ def _traced(op_file: Path, dotted: str | None) -> dict[str, Any]:
     return {"traced": traced.model_dump(mode="json")}
 
 
+COMPUTATION = ("op", "args", "kwargs", "dtype", "shape", "backward", "user_cast", "name")
+
+
 def _graph(traced: Any) -> Any:
-    """A traced op without what names places: equal for equal computations."""
+    """What a traced op computes, without where it was written: equal for equal computations."""
     data = traced.model_dump(mode="json", include={"nodes", "outputs", "gradients", "axes", "fixed", "tied"})
-    for node in data["nodes"]:
-        node["line"] = None
-    return data
+    return {**data, "nodes": [{key: node[key] for key in COMPUTATION} for node in data["nodes"]]}
 
 
 if __name__ == "__main__":

@@ -285,7 +285,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             judge = Judge(target, int(seed), Path(folder), gpu=device == "gpu", families=families)
-            publish(judge.prepare(), cases)
+            prepared = judge.prepare()
+            if not prepared:
+                raise Refused(
+                    next((why[0] for why in judge.refused.values() if why), "no family has a case for it")
+                )
+            publish(prepared, cases)
         except Exception as error:  # noqa: BLE001 - the reference is a person's code
             write_json(
                 verdicts / "refusal.json", f"the reference can't be run: {type(error).__name__}: {error}"

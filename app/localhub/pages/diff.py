@@ -39,8 +39,11 @@ def code_lines(path: str, text: str) -> list[Markup]:
     lexer = _lexer(path)
     if lexer is None:
         return [Markup(escape(line)) for line in text.split("\n")]  # noqa: S704 - escaped
-    html = highlight(text, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n")
-    return [Markup(line) for line in html.split("\n")]  # noqa: S704 - Pygments escapes what it highlights
+    html = highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
+    count = text.count("\n") + 1
+    # Pygments ends the last line and drops an empty one after it: the text says how many there are
+    lines = [*html, *[""] * count][:count]
+    return [Markup(line) for line in lines]  # noqa: S704 - Pygments escapes what it highlights
 
 
 def rows_of(change: FileChange) -> list[Row]:

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from agents.profiles import KernelProfile
 from app.approvals import Approvals
+from app.deliveries import NotYetError
 from app.dispatch import LocalBench
 from app.following import Following
 from app.github import GitHubApp
@@ -161,6 +162,20 @@ async def test_an_approval_written_before_the_profile_was_shown_does_not_count(d
     await desk.replay(comment, "/liger approve", created_at=datetime(2020, 1, 1, tzinfo=UTC))
     assert desk.store.request(request.id).state == State.awaiting_approval
     assert "there is nothing to approve here" in desk.bodies()[-1]
+
+
+async def test_an_answer_in_the_moment_that_a_profile_is_shown_is_looked_at_again(desk: Desk):
+    await desk.says("/liger dev relu2")
+    request = desk.store.move(desk.request.id, State.understanding)
+    desk.store.save_profile(request.id, 1, kernel_profile())
+    await desk.ports.status.show_profile(request.id)
+    comment = desk.place.comment(desk.issue, "/liger approve")
+    with pytest.raises(NotYetError):
+        await desk.replay(comment, "/liger approve")
+    desk.store.move(request.id, State.awaiting_approval)
+    await desk.replay(comment, "/liger approve")
+    assert desk.store.request(request.id).state == State.acting
+    assert len(desk.bodies()) == 1
 
 
 async def test_an_approval_may_name_the_profile(desk: Desk):

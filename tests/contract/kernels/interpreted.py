@@ -74,7 +74,7 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
         lead = sizes.get("*", [sizes.get("n_rows", 3)])
         if case.get("flat_rows"):  # F.cross_entropy and the like take (rows, columns) only
             lead = [math.prod(lead)]
-        high = sizes.get("n_cols", 2)
+        high = sizes.get("vocab_size", sizes.get("n_cols", 2))
         doubles: dict[str, torch.Tensor] = {}
         for spec in op["tensors"]:
             shape: list[int] = []
@@ -98,16 +98,15 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
         actual = actual if isinstance(actual, tuple) else (actual,)
         tangents = [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(dtype) for e in expected]
         before = [t.clone() for t in tangents] + [v.detach().clone() for v in ours.values()]
-        if expected[0].requires_grad:
-            torch.autograd.backward(expected, [t.double() for t in tangents])
-            torch.autograd.backward(actual, [t.to(a.dtype) for t, a in zip(tangents, actual, strict=True)])
+        differentiable = [i for i, e in enumerate(expected) if e.requires_grad]
+        backward(expected, tangents, differentiable)
+        backward(actual, tangents, differentiable)
         eager_inputs = {
             n: (v.detach().clone().requires_grad_(v.requires_grad) if v.is_floating_point() else v) for n, v in ours.items()
         }
         eager = call(**eager_inputs, **scalars)
         eager = eager if isinstance(eager, tuple) else (eager,)
-        if eager[0].requires_grad:
-            torch.autograd.backward(eager, [t.to(e.dtype) for t, e in zip(tangents, eager, strict=True)])
+        backward(eager, tangents, differentiable)
         after = [*tangents, *(v.detach() for v in ours.values())]
         if not all(torch.equal(a, b) for a, b in zip(before, after, strict=True)):
             raise AssertionError("an input or incoming gradient was changed")
@@ -124,6 +123,11 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
                 theirs = eager_inputs[name].grad
                 note(worst, f"d{name}", value.grad if value.grad is not None else zero, mine, zero if theirs is None else theirs)
     return {"name": op["name"], "worst": worst}
+
+
+def backward(results: tuple[torch.Tensor, ...], tangents: list[torch.Tensor], which: list[int]) -> None:
+    if which:
+        torch.autograd.backward([results[i] for i in which], [tangents[i].to(results[i].dtype) for i in which])
 
 
 def note(worst: dict[str, float], key: str, expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor) -> None:

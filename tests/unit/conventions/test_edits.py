@@ -1,6 +1,7 @@
 """Edits of existing files touch nothing else, and nothing twice."""
 
 import difflib
+import keyword
 
 import pytest
 from hypothesis import given
@@ -135,7 +136,7 @@ def test_missing_anchor_names_the_file(edit, source: str) -> None:
         edit(source)
 
 
-NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 
 
 @given(st.lists(NAMES, min_size=1, max_size=12, unique=True), NAMES)

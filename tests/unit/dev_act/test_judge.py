@@ -139,7 +139,7 @@ def test_summary_is_a_table_with_the_worst_first_and_the_environment() -> None:
 | ❌ | `b` | dx wrong \\| @\u200byou |  |
 | ✅ | `a` | a is passed | 1.2 s |
 
-<sub>no GPU, 2 CPU cores · torch 2\u200b.13.0 · triton 3\u200b.9.0 · Python 3\u200b.11 · confined by namespaces, no network · 12.3 s</sub>\
+<sub>no GPU, 2 CPU cores · torch 2.13.0 · triton 3.9.0 · Python 3.11 · confined by namespaces, no network · 12.3 s</sub>\
 """)
     assert result.text == snapshot("""\
 ### b

@@ -42,6 +42,14 @@ def test_plain_text_is_text(text: str) -> None:
     assert "\n" not in shown
 
 
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from([*HOSTILE, "1.", "2)", "-", "+", "=", "---", " "]), max_size=4).map(" ".join)
+)
+def test_no_text_is_anything_but_text(text: str) -> None:
+    assert set(tokens(plain(text))) <= {"paragraph_open", "paragraph_close", "text", "text_special"}
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_code_and_fences_show_their_text_and_end_where_they_should(text: str) -> None:
     assert set(tokens(code(text))) <= {"paragraph_open", "paragraph_close", "code_inline"}

@@ -30,6 +30,7 @@ def test_tests_that_launch_kernels_or_take_minutes_are_not() -> None:
             test_functional=ROOT + "from mini_kernel.transformers.functional import liger_gate\n",
             test_long=ROOT + "\n" * (MAX_LINES + 1),
             test_unrelated="import torch\n",
+            test_models=ROOT + "from transformers import AutoConfig\n",
             test_new=ROOT,
         )
         == []

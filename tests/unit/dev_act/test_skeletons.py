@@ -6,16 +6,11 @@ import pytest
 from inline_snapshot import snapshot
 
 from agents.conventions import Conventions, detect
+from agents.dev.benchmark_file import benchmark_file
 from agents.dev.reference_in_test import reference_in_test
 from agents.dev.signature import Signature, other_value
-from agents.dev.skeletons import (
-    benchmark_file,
-    docstring_text,
-    functional_code,
-    literal,
-    module_file,
-    unit_test_file,
-)
+from agents.dev.skeletons import docstring_text, functional_code, literal, module_file
+from agents.dev.unit_test_file import unit_test_file
 from kernels.derivation import Operand
 from kernels.op_spec import OpSpec, ScalarSpec
 from tests.dev_profiles import GATE, MASKED_LOSS, RELU_SQUARED, SCALED, kernel_profile
@@ -147,7 +142,7 @@ def test_functional_test_uses_a_scalar_other_than_the_default_on_both_sides() ->
 def test_bfloat16_is_skipped_where_the_device_has_none_and_uses_the_profiles_tolerance() -> None:
     text = generated_test(RELU_SQUARED)
     assert "skipif(not supports_bfloat16()" in text
-    assert "(torch.float32, 1e-05, 1e-05)" in text
+    assert "(torch.float32, 1e-5, 1e-5)" in text
 
 
 def test_shapes_are_ones_that_the_op_accepts() -> None:
