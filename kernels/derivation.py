@@ -20,7 +20,9 @@ class Unsupported(Exception):  # noqa: N818 - the design's word; it is an answer
     needed: what would be needed to support it.
     """
 
-    def __init__(self, reason: str, *, node: str | None = None, where: str | None = None, needed: str | None = None):
+    def __init__(
+        self, reason: str, *, node: str | None = None, where: str | None = None, needed: str | None = None
+    ):
         super().__init__(reason)
         self.reason, self.node, self.where, self.needed = reason, node, where, needed
 
@@ -29,7 +31,9 @@ class Operand(Frozen):
     """A tensor that a kernel reads or writes."""
 
     name: str
-    role: Literal["full", "column", "row", "scalar"] = Field(description="full: every element its own value; column: one per column; row: one per row")
+    role: Literal["full", "column", "row", "scalar"] = Field(
+        description="full: every element its own value; column: one per column; row: one per row"
+    )
     shape: str = Field(description='for people, e.g. "(*, n_cols)"')
     dtype: str = Field(description='"same as input", "float32", "int64", "bool"')
 
@@ -65,7 +69,9 @@ class Traffic(Frozen):
     backward_per_row_bytes: int = 0
     transcendentals_forward: int = 0
     transcendentals_backward: int = 0
-    peak_tensors: int = Field(description="full tensors alive at the peak of forward + backward, inputs and gradients included")
+    peak_tensors: int = Field(
+        description="full tensors alive at the peak of forward + backward, inputs and gradients included"
+    )
     eager_peak_tensors: int
 
 
@@ -75,7 +81,9 @@ class KernelSchedule(Frozen):
     name: Literal["persistent_row", "looped_row", "row_block", "tile", "flat", "split_row", "group_reduce"]
     why: str
     live_vectors: int = Field(description="fp32 vectors of BLOCK_SIZE alive at once: what decides spilling")
-    block_size: str = Field(description='"calculate_settings(n_cols)" or what the kernel uses instead, and why')
+    block_size: str = Field(
+        description='"calculate_settings(n_cols)" or what the kernel uses instead, and why'
+    )
     num_warps: str
     grid: str = Field(description='e.g. "one program per row"')
 
@@ -95,12 +103,16 @@ class Derivation(Frozen):
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     forward_formula: str
-    gradient_formulas: dict[str, str] = Field(description="input name -> formula, as printed in the kernel's docstring")
+    gradient_formulas: dict[str, str] = Field(
+        description="input name -> formula, as printed in the kernel's docstring"
+    )
     definitions: dict[str, str] = Field(
         default_factory=dict, description="values of a row that the gradient formulas name, e.g. rstd"
     )
     precision_sensitive: tuple[str, ...] = Field(description="operations done in fp32")
-    casts_kept: tuple[str, ...] = Field(default=(), description="the reference's own casts, which change the result")
+    casts_kept: tuple[str, ...] = Field(
+        default=(), description="the reference's own casts, which change the result"
+    )
     saved: tuple[Saved, ...]
     recomputed: tuple[str, ...] = Field(default=(), description="values computed again in the backward")
     rules: tuple[Rule, ...] = ()
@@ -109,6 +121,12 @@ class Derivation(Frozen):
     backward_schedule: KernelSchedule
     forward: RowProgram
     backward: RowProgram
-    forward_steps: tuple[Step, ...] = Field(default=(), description="every launch and host step of the forward, in order")
-    backward_steps: tuple[Step, ...] = Field(default=(), description="every launch and host step of the backward, in order")
-    warnings: tuple[str, ...] = Field(default=(), description="numerical or semantic points a reviewer should know")
+    forward_steps: tuple[Step, ...] = Field(
+        default=(), description="every launch and host step of the forward, in order"
+    )
+    backward_steps: tuple[Step, ...] = Field(
+        default=(), description="every launch and host step of the backward, in order"
+    )
+    warnings: tuple[str, ...] = Field(
+        default=(), description="numerical or semantic points a reviewer should know"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 
 from kernels.derivation import Derivation, Rule, Step, Unsupported
+from kernels.module_style import ModuleStyle
 from kernels.op_spec import OpSpec
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import scatters, sums_last
@@ -18,6 +19,7 @@ from kernels.passes.rewrite import renamed as with_names
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Stage, Target, plan_stages
 from kernels.passes.values import Coordinates, Value, unrolled
+from kernels.printer import print_module
 from kernels.record import Record
 from kernels.row_program import Load, Map, Node, Reduce, Tensor
 from kernels.schedules import choose_schedule
@@ -34,7 +36,10 @@ def derive(traced: TracedOp, *, wide_rows: bool = False) -> Derivation:
     _check_names(traced.op)
     if not traced.outputs:
         raise Unsupported("the reference returns nothing", needed="a result")
-    return Deriver(traced, wide_rows=wide_rows).run()
+    derivation = Deriver(traced, wide_rows=wide_rows).run()
+    # What can't be printed (a size that no given tensor shows) is found now, not after a person has approved it.
+    print_module(derivation, ModuleStyle.standalone(traced.op.name))
+    return derivation
 
 
 def _check_names(op: OpSpec) -> None:
@@ -66,9 +71,15 @@ class Deriver:
         self._apply(simplify_branches, "branches", "inside a condition its consequences are used")
         layout = candidate_layouts(self.graph, self._roots(), [v.dims for v in self.outputs.values()])[0]
         cols = set(layout.cols)
-        self._apply(lambda g, roots: flatten_products(g, roots, cols), "products", "constants merged, row values first")
+        self._apply(
+            lambda g, roots: flatten_products(g, roots, cols),
+            "products",
+            "constants merged, row values first",
+        )
         # A loss reads rows as wide as a vocabulary and keeps nothing of that width.
-        self.wide_rows |= not any(self.graph.axes_of[n] & cols for v in self.outputs.values() for n in v.elements.values())
+        self.wide_rows |= not any(
+            self.graph.axes_of[n] & cols for v in self.outputs.values() for n in v.elements.values()
+        )
         self.saved_statistics: dict[int, Tensor] = {}
         backward = self._backward_stages(layout)
         forward = self._forward_stages()
@@ -115,7 +126,7 @@ class Deriver:
         values = [*self.outputs.values(), *self.gradients.values()]
         return [n for v in values for n in v.elements.values()]
 
-    def _apply(self, transform, rule: str, note: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def _apply(self, transform, rule: str, note: str) -> None:  # type: ignore[no-untyped-def]
         before = list(self.graph.nodes)
         live = len(reachable(self.graph, self._roots()))
         self.graph, names = transform(self.graph, self._roots())
@@ -134,7 +145,9 @@ class Deriver:
 
     # --- programs ---
 
-    def _at(self, value: Value, dims: tuple[tuple[str, ...], ...], at: Coordinates) -> tuple[tuple[str, int], ...]:
+    def _at(
+        self, value: Value, dims: tuple[tuple[str, ...], ...], at: Coordinates
+    ) -> tuple[tuple[str, int], ...]:
         """Coordinates of a value's element, on the axes of the tensor it is written to."""
         own = unrolled(self.graph, dims)
         return tuple(zip(own, at, strict=True))
@@ -143,7 +156,9 @@ class Deriver:
         targets: list[Target] = []
         for at, node in value.elements.items():
             if not at and unrolled(self.graph, tensor.dims):
-                raise Unsupported(f"{name} is the same for all parts of its axis", needed="a value for each part")
+                raise Unsupported(
+                    f"{name} is the same for all parts of its axis", needed="a value for each part"
+                )
             targets.append(Target(tensor, node, self._at(value, tensor.dims, at) if at else ()))
         return targets
 
@@ -155,7 +170,11 @@ class Deriver:
         targets: list[Target] = []
         for name, value in self.outputs.items():
             tensor = Tensor(
-                name=name, dims=self._output_dims(name, value), dtype=self._output_dtype(name), kind="output", like=self._like()
+                name=name,
+                dims=self._output_dims(name, value),
+                dtype=self._output_dtype(name),
+                kind="output",
+                like=self._like(),
             )
             targets += self._targets(name, value, tensor)
         targets += [Target(tensor, node) for node, tensor in self.saved_statistics.items()]
@@ -182,7 +201,9 @@ class Deriver:
         plain = {
             name: value.node()
             for name, value in self.outputs.items()
-            if () in value.elements and self._output_dtype(name) == "float" and self.graph.axes_of[value.node()] >= rows | cols
+            if () in value.elements
+            and self._output_dtype(name) == "float"
+            and self.graph.axes_of[value.node()] >= rows | cols
         }
         choice = choose_saved(self.graph, forward, plain, gradient_roots, rows, cols)
         if len(choice.statistics) > MAX_SAVED_ROWS:
@@ -190,7 +211,9 @@ class Deriver:
         self.saved_results = choice.results
         replaced: dict[int, Tensor] = {}
         for name in choice.results:
-            tensor = Tensor(name=name, dims=self.outputs[name].dims, dtype="float", kind="saved", like=self._like())
+            tensor = Tensor(
+                name=name, dims=self.outputs[name].dims, dtype="float", kind="saved", like=self._like()
+            )
             replaced[plain[name]] = tensor
         for index, node in enumerate(choice.statistics):
             name = self._statistic_name(node, index)
@@ -205,7 +228,11 @@ class Deriver:
         for name, value in self.gradients.items():
             spec = next(t for t in self.op.tensors if t.name == name)
             tensor = Tensor(
-                name=f"d{name}", dims=self.graph.tensors[name].dims, dtype="float", kind="gradient", like=spec.name
+                name=f"d{name}",
+                dims=self.graph.tensors[name].dims,
+                dtype="float",
+                kind="gradient",
+                like=spec.name,
             )
             renamed = Value(value.dims, {a: names[n] for a, n in value.elements.items()})
             targets += self._targets(f"d{name}", renamed, tensor)
@@ -226,18 +253,29 @@ class Deriver:
         if isinstance(found, Map) and found.fn == "rsqrt":
             return self._free("rstd")
         if isinstance(found, Reduce):
-            return self._free({"max": "row_max", "min": "row_min", "sum": "row_sum"}.get(found.fn, "row_index"))
-        if isinstance(found, Map) and found.fn == "div":
-            return self._free("mean")
+            return self._free(
+                {"max": "row_max", "min": "row_min", "sum": "row_sum"}.get(found.fn, "row_index")
+            )
+        if (
+            isinstance(found, Map)
+            and found.fn == "div"
+            and isinstance(self.graph.nodes[found.args[0]], Reduce)
+        ):
+            return self._free("mean" if self.graph.quantity(found.args[1]) is not None else f"stat_{index}")
         if isinstance(found, Map) and found.fn == "log":
             return self._free("log_sum")
         return self._free(f"stat_{index}")
 
     def _free(self, name: str) -> str:
-        taken = {t.name for t in self.op.tensors} | {s.name for s in self.op.scalars} | {t.name for t in self.saved_statistics.values()}
+        taken = (
+            {t.name for t in self.op.tensors}
+            | {s.name for s in self.op.scalars}
+            | {t.name for t in self.saved_statistics.values()}
+        )
         taken |= set(self.outputs)
+        base, count = name, 2
         while name in taken:
-            name += "_"
+            name, count = f"{base}_{count}", count + 1
         return name
 
     # --- the record ---
@@ -245,11 +283,16 @@ class Deriver:
     def _derivation(self, lowered: Lowered, forward: list[Stage], backward: list[Stage]) -> Derivation:
         forward_steps, backward_steps = self._steps(forward), self._steps(backward)
         statistics = {node: tensor.name for node, tensor in self.saved_statistics.items()}
-        record = Record(self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics)
+        record = Record(
+            self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics
+        )
         return record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
 
     def _steps(self, stages: list[Stage]) -> tuple[Step, ...]:
         return tuple(
-            Step(program=s.program, schedule=None if s.host else choose_schedule(s.program, wide_rows=self.wide_rows))
+            Step(
+                program=s.program,
+                schedule=None if s.host else choose_schedule(s.program, wide_rows=self.wide_rows),
+            )
             for s in stages
         )

@@ -62,7 +62,10 @@ class KernelText:
         if isinstance(found, Index):
             return Text(self.col_offsets, ATOM)
         if isinstance(found, Cast):
-            return Text(f"{self.write(found.arg).at(ATOM)}.to({stem(found.like)}_ptr.dtype.element_ty).to(tl.float32)", ATOM)
+            return Text(
+                f"{self.write(found.arg).at(ATOM)}.to({stem(found.like)}_ptr.dtype.element_ty).to(tl.float32)",
+                ATOM,
+            )
         if isinstance(found, Reduce):
             return Text(f"tl.{found.fn}({self.write(found.arg).text}, {self.reduce_axis})", ATOM)
         if isinstance(found, Scan):
@@ -99,7 +102,9 @@ class KernelText:
             return Text(f"{self.write(node.args[0]).at(ATOM)}.to(tl.float32)", ATOM)
         if node.fn == "where":
             condition, then, otherwise = node.args
-            return Text(f"tl.where({self.write(condition).text}, {self._float(then)}, {self._float(otherwise)})", ATOM)
+            return Text(
+                f"tl.where({self.write(condition).text}, {self._float(then)}, {self._float(otherwise)})", ATOM
+            )
         if node.fn in ("maximum", "minimum"):
             return self._extremum(node)
         if node.fn in HELPER_FUNCTIONS:
@@ -189,7 +194,12 @@ class FormulaText:
 def _formula_number(value: float) -> str:
     name = named_constant(abs(value))
     if name:
-        pretty = {"SQRT_2_OVER_PI": "√(2/π)", "SQRT_1_2": "√½", "ONE_OVER_SQRT_2_PI": "1/√(2π)", "LN_2": "ln 2"}
+        pretty = {
+            "SQRT_2_OVER_PI": "√(2/π)",
+            "SQRT_1_2": "√½",
+            "ONE_OVER_SQRT_2_PI": "1/√(2π)",
+            "LN_2": "ln 2",
+        }
         if name in pretty:
             return pretty[name] if value > 0 else f"-{pretty[name]}"
     return number_text(value) if math.isfinite(value) else repr(value)

@@ -8,36 +8,36 @@ from __future__ import annotations
 
 # Worst relative errors against fp64 over [-88, 88] in fp32 are asserted in tests/contract/kernels/test_helpers.py.
 HELPERS: dict[str, str] = {
-    "relu": '''
+    "relu": """
 @triton.jit
 def relu(x):
     # max(x, 0) that keeps NaN, as torch does
     return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
-''',
-    "tanh": '''
+""",
+    "tanh": """
 @triton.jit
 def tanh(x):
     # 2 * sigmoid(2x) - 1 cancels near zero: a series there
     x_sq = x * x
     series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
     return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
-''',
-    "log1p": '''
+""",
+    "log1p": """
 @triton.jit
 def log1p(x):
     # Kahan: the rounding error of 1 + x is divided out again
     u = 1 + x
     corrected = tl.log(u) * (x / (u - 1))
     return tl.where(u == 1, x, tl.where(u == x, tl.log(u), corrected))
-''',
-    "expm1": '''
+""",
+    "expm1": """
 @triton.jit
 def expm1(x):
     # exp(x) - 1 cancels near zero: a series there
     series = x * (1 + x * (0.5 + x * (0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * 0.0013888889)))))
     return tl.where(tl.abs(x) < 0.25, series, tl.exp(x) - 1)
-''',
-    "atan": '''
+""",
+    "atan": """
 @triton.jit
 def atan(x):
     # Cephes: |x| is brought below tan(pi / 8), where a polynomial is exact to fp32
@@ -50,31 +50,31 @@ def atan(x):
     tail = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1
     angle = start + (tail * z * reduced + reduced)
     return tl.where(x < 0, -angle, angle)
-''',
-    "larger": '''
+""",
+    "larger": """
 @triton.jit
 def larger(a, b):
     # tl.max drops NaN; torch.amax keeps it
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-''',
-    "smaller": '''
+""",
+    "smaller": """
 @triton.jit
 def smaller(a, b):
     # tl.min drops NaN; torch.amin keeps it
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-''',
-    "softplus": '''
+""",
+    "softplus": """
 @triton.jit
 def softplus(x):
     # log(1 + exp(x)), which is x itself beyond 20
     return tl.where(x > 20.0, x, log1p(tl.exp(x)))
-''',
-    "sign": '''
+""",
+    "sign": """
 @triton.jit
 def sign(x):
     # -1, 0 or 1, and NaN stays
     return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, x))
-''',
+""",
 }
 NEEDS = {"softplus": ("log1p",)}
 

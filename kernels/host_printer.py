@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from kernels.derivation import Derivation, Unsupported
-from kernels.expressions import ATOM
+from kernels.expressions import ATOM, Text
 from kernels.host_text import HostText
 from kernels.kernel_printer import RUNTIME_SIZES, KernelSource
 from kernels.module_style import ModuleStyle
@@ -77,7 +77,9 @@ class Shapes:
 
     def star(self, tensor: Tensor) -> bool:
         """Whether the tensor's first dimension stands for any number of leading dimensions."""
-        return bool(tensor.dims) and tensor.dims[0] == (ROWS,) and any("*" in t.shape for t in self.op.tensors)
+        return (
+            bool(tensor.dims) and tensor.dims[0] == (ROWS,) and any("*" in t.shape for t in self.op.tensors)
+        )
 
     def size(self, dim: tuple[str, ...]) -> Quantity:
         total = Quantity()
@@ -107,7 +109,11 @@ class Shapes:
         if quantity.same(Quantity.of(ROWS)):
             for tensor in self.tensors:
                 if self.star(tensor):
-                    return f"{stem(tensor.name)}.shape[:{1 - len(tensor.dims)}].numel()" if len(tensor.dims) > 1 else f"{stem(tensor.name)}.numel()"
+                    return (
+                        f"{stem(tensor.name)}.shape[:{1 - len(tensor.dims)}].numel()"
+                        if len(tensor.dims) > 1
+                        else f"{stem(tensor.name)}.numel()"
+                    )
         return self._product(quantity)
 
     def _product(self, quantity: Quantity) -> str:
@@ -161,7 +167,9 @@ class PrintedStep:
 class WrapperPrinter:
     """Prints the wrapper of one direction: allocations, launches, and the host steps between them."""
 
-    def __init__(self, derivation: Derivation, style: ModuleStyle, steps: list[PrintedStep], *, backward: bool):
+    def __init__(
+        self, derivation: Derivation, style: ModuleStyle, steps: list[PrintedStep], *, backward: bool
+    ):
         self.derivation, self.style, self.steps, self.backward = derivation, style, steps, backward
         self.tensors: dict[str, Tensor] = {}
         produced: list[str] = []
@@ -176,7 +184,9 @@ class WrapperPrinter:
                 if tensor.name not in written and tensor.name not in produced:
                     inputs.setdefault(tensor.name, tensor)
             pointers = step.source.pointers if step.source else []
-            named += [n for n in pointers if n not in {t.name for t in step.program.tensors} and n not in named]
+            named += [
+                n for n in pointers if n not in {t.name for t in step.program.tensors} and n not in named
+            ]
             produced += [n for n in written if n not in produced]
         self.inputs = list(inputs.values())
         self.dtype_only = [n for n in named if n not in inputs]
@@ -254,7 +264,9 @@ class WrapperPrinter:
 
     def _main(self, program: RowProgram) -> Tensor:
         """The tensor that spans most of the grid, from what is given if possible."""
-        own = [t for t in program.tensors if t.name in {i.name for i in self.shapes.tensors}] or self.shapes.tensors
+        own = [
+            t for t in program.tensors if t.name in {i.name for i in self.shapes.tensors}
+        ] or self.shapes.tensors
         return max(own, key=lambda t: (len(t.axes), t.kind == "input"))
 
     def _empty(self, tensor: Tensor, program: RowProgram) -> str:
@@ -315,7 +327,9 @@ class WrapperPrinter:
             count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
             settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
             if step.schedule == "looped_row":
-                settings = [f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {LOOP_BLOCK}), {LOOP_WARPS}"]
+                settings = [
+                    f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {LOOP_BLOCK}), {LOOP_WARPS}"
+                ]
             if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
@@ -328,7 +342,9 @@ class WrapperPrinter:
                 tiled = tiles_columns(program)
                 if tiled:
                     settings = []
-                    lines.append(f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {COLUMN_BLOCK}), {COLUMN_WARPS}")
+                    lines.append(
+                        f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {COLUMN_BLOCK}), {COLUMN_WARPS}"
+                    )
                     lines.append("n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)")
                 wanted = f"max(1, {COLUMNS_IN_FLIGHT} // max(n_cols, 1)) * get_sm_count({main}.device)"
                 if tiled:
@@ -351,7 +367,8 @@ class WrapperPrinter:
                 if tiled:
                     grid = "n_programs, n_tiles"
         allocations = [
-            f"{stem(n)} = {self._empty(self.tensors[n], program)}" for n in dict.fromkeys(s.tensor for s in program.stores)
+            f"{stem(n)} = {self._empty(self.tensors[n], program)}"
+            for n in dict.fromkeys(s.tensor for s in program.stores)
         ]
         allocations += [
             f"_{stem(n)} = torch.zeros({self._shape(self.tensors[n])}, dtype=torch.float32, device={main}.device)"
@@ -365,16 +382,33 @@ class WrapperPrinter:
             if len(self.steps) == 1 and not scattered:
                 guard = [f"if {count} == 0:", f"{INDENT}return {self._result_names()}"]
                 return [*allocations[:0], *self._ordered(allocations, lines), *guard, *settings, *call]
-            return [*lines, *allocations, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call)), *rounded]
+            return [
+                *lines,
+                *allocations,
+                f"if {count} > 0:",
+                *(INDENT + x for x in (*settings, *call)),
+                *rounded,
+            ]
         buffers, sums = self._partials(step, accumulated, main, programs)
         if step.schedule == "row_block" and group_axes(program):
             # The number of programs decides the buffer: settings come first.
             body = [*lines[:-1], *allocations]
-            zero = [f"if {count} == 0:", *(INDENT + x for x in self._zeros(accumulated, main)), f"{INDENT}return {self._result_names()}"]
+            zero = [
+                f"if {count} == 0:",
+                *(INDENT + x for x in self._zeros(accumulated, main)),
+                f"{INDENT}return {self._result_names()}",
+            ]
             return [*body, *zero, *settings, *buffers, *call, *sums]
         if step.schedule == "flat":
             settings, lines = [], [*lines, *settings]
-        return [*lines, *allocations, *buffers, f"if {count} > 0:", *(INDENT + x for x in (*settings, *call)), *sums]
+        return [
+            *lines,
+            *allocations,
+            *buffers,
+            f"if {count} > 0:",
+            *(INDENT + x for x in (*settings, *call)),
+            *sums,
+        ]
 
     @staticmethod
     def _ordered(allocations: list[str], lines: list[str]) -> list[str]:
@@ -433,7 +467,9 @@ class WrapperPrinter:
 
     def _scalar(self, name: str) -> str:
         spec = next(s for s in self.derivation.op.scalars if s.name == name)
-        return name if isinstance(spec.default, int) and not isinstance(spec.default, bool) else f"float({name})"
+        return (
+            name if isinstance(spec.default, int) and not isinstance(spec.default, bool) else f"float({name})"
+        )
 
     def _partials(
         self, step: PrintedStep, accumulated: list[str], main: str, programs: str
@@ -446,7 +482,11 @@ class WrapperPrinter:
             own = tuple(a for a in tensor.axes if a not in step.program.rows)
             size = self.shapes.size(own)
             scalar = size.same(Quantity())
-            parts = f"{programs} * n_tiles" if step.schedule == "row_block" and tiles_columns(step.program) else programs
+            parts = (
+                f"{programs} * n_tiles"
+                if step.schedule == "row_block" and tiles_columns(step.program)
+                else programs
+            )
             shape = f"({parts},)" if scalar else f"({programs}, {self._size(size)})"
             buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
             text = f"_{stem(name)}"
@@ -481,8 +521,11 @@ class WrapperPrinter:
             text, axes = writer.write(store.value)
             wanted = tensor.axes
             written = text.text
-            if axes and axes != wanted:
-                raise Unsupported("a small result whose axes are in another order")
+            if axes and set(axes) != set(wanted):
+                raise Unsupported(f"a small result with axes {axes} where {wanted} are wanted")
+            if axes != wanted and axes:
+                text = Text(f"{text.at(ATOM)}.permute({', '.join(str(axes.index(a)) for a in wanted)})", ATOM)
+                written = text.text
             result = self._to_result(tensor)
             if wanted and (len(wanted) != len(tensor.dims) or (mixed and self.shapes.star(tensor))):
                 result = f".view({self._shape(tensor)})" + result
@@ -500,7 +543,9 @@ class WrapperPrinter:
         return f"({text})" if " " in text else text
 
 
-def print_function(derivation: Derivation, style: ModuleStyle, forward: WrapperPrinter, backward: WrapperPrinter) -> str:
+def print_function(
+    derivation: Derivation, style: ModuleStyle, forward: WrapperPrinter, backward: WrapperPrinter
+) -> str:
     """The autograd Function around the two wrappers."""
     args = arguments(derivation)
     parameters = [stem(n) if s is None else f"{n}={_default(s)}" for n, s in args]

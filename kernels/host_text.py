@@ -27,7 +27,9 @@ class HostText:
     program: RowProgram
     size: object  # Callable[[Quantity], str]: a quantity as host code
     flattened: frozenset[str]  # tensors whose leading dimensions are still unflattened
-    named: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # values that a variable holds already
+    named: dict[int, tuple[str, tuple[str, ...]]] = field(
+        default_factory=dict
+    )  # values that a variable holds already
 
     def write(self, node: int) -> tuple[Text, tuple[str, ...]]:
         """The expression and the axes of its dimensions."""

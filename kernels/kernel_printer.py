@@ -50,7 +50,9 @@ class KernelSource:
 class KernelPrinter:
     """Prints a row program under a schedule: flat, tile, persistent_row or row_block."""
 
-    def __init__(self, program: RowProgram, schedule: str, name: str, doc: list[str], integers: frozenset[str]):
+    def __init__(
+        self, program: RowProgram, schedule: str, name: str, doc: list[str], integers: frozenset[str]
+    ):
         self.program, self.schedule, self.name, self.doc = program, schedule, name, doc
         self.integers = integers  # scalars that stay integers
         self.axes = program.node_axes()
@@ -62,7 +64,9 @@ class KernelPrinter:
         self.strided = False  # columns are not neighbours in memory: their offsets need 64 bits
         self.symbols: dict[str, Quantity] = {}
         self.pointers = self._pointers()
-        self.symbol_texts = {n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)}
+        self.symbol_texts = {
+            n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)
+        }
         self.taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars) | set(self.symbols)
         self.values = value_names(program, self.taken)
         self.padding = choose_padding(program)
@@ -96,9 +100,17 @@ class KernelPrinter:
             if axes and quantity.same(size):
                 self.sizes[name] = None
                 return name
-        if quantity.names <= set(self.program.scalars) and all(f.power in (1.0, -1.0) for f in quantity.factors):
+        if quantity.names <= set(self.program.scalars) and all(
+            f.power in (1.0, -1.0) for f in quantity.factors
+        ):
             return quantity.text()
-        words = quantity.text().replace("**-", "_to_minus_").replace("**", "_to_").replace("/", "_by_").replace("-", "_minus_")
+        words = (
+            quantity.text()
+            .replace("**-", "_to_minus_")
+            .replace("**", "_to_")
+            .replace("/", "_by_")
+            .replace("-", "_minus_")
+        )
         name = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in words).split("_") if part)
         name = name if name[:1].isalpha() and name not in self.program.scalars else f"factor_{name}"
         if name in ("n_rows", "n_cols") and self.schedule != "flat":
@@ -116,9 +128,7 @@ class KernelPrinter:
                 continue
             if isinstance(node, Reduce) and self.tiled:
                 continue  # summed up in a vector, and reduced once at the end
-            if isinstance(node, Load | Gather | Reduce | Scan) or counts[index] > 1:
-                self.text.names[index] = self.values[index]
-            elif len(self.text.write(index).text) > INLINE_WIDTH or self._changes_place(index):
+            if isinstance(node, Load | Gather | Reduce | Scan) or counts[index] > 1 or len(self.text.write(index).text) > INLINE_WIDTH or self._changes_place(index):
                 self.text.names[index] = self.values[index]
         self.text.names = value_names(self.program, self.taken, set(self.text.names))
         self.text.helpers.clear()
@@ -232,8 +242,13 @@ class KernelPrinter:
         }[self.schedule]()
         scalars = [s for s in self.program.scalars if self._mentions(body, s)]
         if self.strided:
-            body = [line + ".to(tl.int64)" if line.startswith("col_offsets = tl.arange") else line for line in body]
-            body = [line.replace("= tl.program_id(1) *", "= tl.program_id(1).to(tl.int64) *") for line in body]
+            body = [
+                line + ".to(tl.int64)" if line.startswith("col_offsets = tl.arange") else line
+                for line in body
+            ]
+            body = [
+                line.replace("= tl.program_id(1) *", "= tl.program_id(1).to(tl.int64) *") for line in body
+            ]
         pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
         body = pinned + body
         sizes = [s for s in RUNTIME_SIZES if s in self.sizes]
@@ -317,7 +332,11 @@ class KernelPrinter:
         for level in range(max(levels, default=0) + 1):
             reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
             stores = [s for s in wide_stores if self._available(s.value, levels) == level]
-            narrow = [i for i in range(len(nodes)) if not self.axes[i] & self.cols and not isinstance(nodes[i], Reduce)]
+            narrow = [
+                i
+                for i in range(len(nodes))
+                if not self.axes[i] & self.cols and not isinstance(nodes[i], Reduce)
+            ]
             lines += self._statements([i for i in narrow if levels[i] == level])
             if reduces or stores:
                 lines += [*self._column_loop(reduces, stores, online), ""]
@@ -368,7 +387,12 @@ class KernelPrinter:
             *inside,
             *self._stores(stores),
         ]
-        return [*before, "for start in range(0, n_cols, BLOCK_SIZE):", *(INDENT + line for line in body), *after]
+        return [
+            *before,
+            "for start in range(0, n_cols, BLOCK_SIZE):",
+            *(INDENT + line for line in body),
+            *after,
+        ]
 
     def _available(self, node: int, levels: list[int]) -> int:
         return levels[node] + (1 if isinstance(self.program.nodes[node], Reduce) else 0)
@@ -406,7 +430,9 @@ class KernelPrinter:
                 masked = f"tl.where(mask, {name}, 0.0)" if write.value in self.padding.masked else name
                 total = f"tl.sum({masked}, axis=0)"
             block = vector or (self.tiled and isinstance(node, Reduce))
-            accumulators.append(f"{name} = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)" if block else f"{name} = 0.0")
+            accumulators.append(
+                f"{name} = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)" if block else f"{name} = 0.0"
+            )
             looped.append(f"{name} += {value}")
             target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
             final.append(f"tl.store({target}, {total}{', mask=mask' if vector else ''})")
@@ -427,7 +453,11 @@ class KernelPrinter:
         return [
             *bounds,
             "col_offsets = "
-            + ("tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)" if self.tiled else "tl.arange(0, BLOCK_SIZE)"),
+            + (
+                "tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)"
+                if self.tiled
+                else "tl.arange(0, BLOCK_SIZE)"
+            ),
             "mask = col_offsets < n_cols",
             "",
             *hoisted,
@@ -446,7 +476,11 @@ class KernelPrinter:
         own = self._offset(kept, at)
         size = self._product(kept.axes)
         if size == "1":
-            return "tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)" if self.tiled else "tl.program_id(0)"
+            return (
+                "tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)"
+                if self.tiled
+                else "tl.program_id(0)"
+            )
         start = f"tl.program_id(0).to(tl.int64) * {_parenthesised(size)}"
         return start if own == "0" else f"{start} + {own}"
 
@@ -583,7 +617,9 @@ class KernelPrinter:
         for scatter in self.program.scatters if stores is None else ():
             tensor = self.program.tensor(scatter.tensor)
             offset = self._offset(tensor, (), {scatter.axis: self.text.write(scatter.index).at(ATOM)})
+            index = self.text.write(scatter.index).text
             mask = self._mask(self.axes[scatter.value] | self.axes[scatter.index])
+            mask = f"{mask} & ({index} >= 0) & ({index} < {self._product((scatter.axis,))})"
             value = self.text.write(scatter.value).text
             lines.append(f"tl.atomic_add({stem(scatter.tensor)}_ptr + {offset}, {value}, mask={mask})")
         return lines
@@ -597,7 +633,11 @@ class KernelPrinter:
         if isinstance(node, Const | Symbol) and missing:
             shape = "BLOCK_ROWS, BLOCK_SIZE" if self.two_d else "BLOCK_SIZE,"
             number = text.text if isinstance(node, Symbol) else repr(float(node.value))
-            return f"tl.full(({shape}), {number}, tl.float32)" if math.isfinite(getattr(node, "value", 0)) else text.text
+            return (
+                f"tl.full(({shape}), {number}, tl.float32)"
+                if math.isfinite(getattr(node, "value", 0))
+                else text.text
+            )
         _ = ATOM
         return text.text
 

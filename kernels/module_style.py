@@ -17,9 +17,12 @@ class ModuleStyle(Frozen):
     forward_kernel: str = Field(description='"_relu_squared_forward_kernel"')
     backward_kernel: str = Field(description='"_relu_squared_backward_kernel"')
     utils_module: str | None = Field(
-        default=None, description='where calculate_settings and ensure_contiguous live, e.g. "liger_kernel.ops.utils"; None: print them'
+        default=None,
+        description='where calculate_settings and ensure_contiguous live, e.g. "liger_kernel.ops.utils"; None: print them',
     )
-    device_context: bool = Field(default=False, description="launches are wrapped in utils' device_context(x.device)")
+    device_context: bool = Field(
+        default=False, description="launches are wrapped in utils' device_context(x.device)"
+    )
     header: str = Field(default="", description="text for the top of the file, e.g. a licence; comment lines")
 
     @classmethod

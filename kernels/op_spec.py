@@ -22,7 +22,9 @@ class TensorSpec(Frozen):
     shape: tuple[Axis, ...] = Field(
         description='axes by name: ("*", "n_cols") is a full tensor, ("n_cols",) a per-column vector, () a 0-d tensor'
     )
-    dtype: Literal["float", "bool", "int64"] = Field(default="float", description="float means the dtype under test")
+    dtype: Literal["float", "bool", "int64"] = Field(
+        default="float", description="float means the dtype under test"
+    )
     needs_grad: bool = Field(default=True, description="whether the backward must produce its gradient")
     learnable: bool = Field(default=False, description="whether the generated module owns it as a parameter")
     init: Literal["ones", "zeros", "randn", "half"] | None = Field(
@@ -36,7 +38,8 @@ class ScalarSpec(Frozen):
     name: str
     default: float | int | bool | str
     constexpr: bool = Field(
-        default=False, description="True when its value changes the graph (a flag, an exponent): one kernel a value"
+        default=False,
+        description="True when its value changes the graph (a flag, an exponent): one kernel a value",
     )
 
 
@@ -48,7 +51,9 @@ class OpSpec(Frozen):
 
     name: str = Field(description='snake_case, e.g. "relu_squared"')
     entry: str = Field(description="the function or nn.Module class in `source`")
-    source: str = Field(description="self-contained Python; may import torch, torch.nn, torch.nn.functional, math")
+    source: str = Field(
+        description="self-contained Python; may import torch, torch.nn, torch.nn.functional, math"
+    )
     kind: Literal["function", "module"] = "function"
     tensors: tuple[TensorSpec, ...] = Field(
         default=(), description="in call order; empty when the roles are still to be found by tracing"

@@ -12,7 +12,7 @@ from kernels.module_style import ModuleStyle
 
 __all__ = ["call_order", "kernel_names", "print_module"]
 
-CALCULATE_SETTINGS = '''
+CALCULATE_SETTINGS = """
 def calculate_settings(n_cols):
     BLOCK_SIZE = triton.next_power_of_2(n_cols)
     if BLOCK_SIZE > 65536:
@@ -25,8 +25,8 @@ def calculate_settings(n_cols):
     elif BLOCK_SIZE >= 2048:
         num_warps = 8
     return BLOCK_SIZE, num_warps
-'''
-SM_COUNT = '''
+"""
+SM_COUNT = """
 def get_sm_count(device):
     # Programs that share the rows. Elsewhere (Triton's interpreter on a CPU) a few, so that partial sums are exercised.
     if device.type == "cuda":
@@ -34,7 +34,7 @@ def get_sm_count(device):
     if device.type == "xpu":
         return torch.xpu.get_device_properties(device).gpu_eu_count
     return 4
-'''
+"""
 WIDTH = 110
 
 
@@ -67,7 +67,9 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     parts.append("\n".join(imports))
     constants = sorted({c for s in sources for c in s.constants}, key=list(CONSTANTS).index)
     if constants:
-        parts.append("\n".join(f"{c} = tl.constexpr({CONSTANTS[c][0]!r})  # {CONSTANTS[c][1]}" for c in constants))
+        parts.append(
+            "\n".join(f"{c} = tl.constexpr({CONSTANTS[c][0]!r})  # {CONSTANTS[c][1]}" for c in constants)
+        )
     blocks: list[str] = []
     if needs_settings and not style.utils_module:
         blocks.append(CALCULATE_SETTINGS.strip("\n"))
@@ -85,7 +87,9 @@ def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> lis
     steps = derivation.backward_steps if backward else derivation.forward_steps
     base = style.backward_kernel if backward else style.forward_kernel
     integers = frozenset(
-        s.name for s in derivation.op.scalars if isinstance(s.default, int) and not isinstance(s.default, bool)
+        s.name
+        for s in derivation.op.scalars
+        if isinstance(s.default, int) and not isinstance(s.default, bool)
     )
     kernels = sum(step.schedule is not None for step in steps)
     doc = _backward_doc(derivation) if backward else _forward_doc(derivation)
@@ -97,8 +101,16 @@ def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> lis
             continue
         number += 1
         name = base if number == kernels else f"{base.removesuffix('_kernel')}_stage_{number}_kernel"
-        written = ", ".join(dict.fromkeys(w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)))
-        own = doc if kernels == 1 else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
+        written = ", ".join(
+            dict.fromkeys(
+                w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)
+            )
+        )
+        own = (
+            doc
+            if kernels == 1
+            else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
+        )
         source = KernelPrinter(step.program, step.schedule.name, name, own, integers).print()
         printed.append(PrintedStep(step.program, step.schedule.name, name, source))
     return printed

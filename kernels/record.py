@@ -34,7 +34,9 @@ class Record:
     backward: tuple[Step, ...]
     statistics: dict[int, str]  # saved row values: node -> name
 
-    def derivation(self, rules: tuple[Rule, ...], casts: tuple[str, ...], results: tuple[str, ...]) -> Derivation:
+    def derivation(
+        self, rules: tuple[Rule, ...], casts: tuple[str, ...], results: tuple[str, ...]
+    ) -> Derivation:
         op = self.traced.op
         forward, backward = _main(self.forward), _main(self.backward)
         return Derivation(
@@ -114,17 +116,26 @@ class Record:
             for tensor in step.program.tensors:
                 if tensor.kind not in ("input", "saved") or tensor.name in produced or tensor.name in records:
                     continue
-                if not any(isinstance(n, Load) and n.tensor == tensor.name for n in step.program.nodes) and tensor.kind == "saved":
+                if (
+                    not any(isinstance(n, Load) and n.tensor == tensor.name for n in step.program.nodes)
+                    and tensor.kind == "saved"
+                ):
                     continue
                 role = self._role(frozenset(tensor.axes))
                 if tensor.name in results:
                     why = "the result itself: cheaper than computing it again from the inputs"
                 elif tensor.kind == "saved":
-                    why = "one number" + (" a row" if role == "row" else "") + ": spares the backward a reduction"
+                    why = (
+                        "one number"
+                        + (" a row" if role == "row" else "")
+                        + ": spares the backward a reduction"
+                    )
                 else:
                     why = "an input: everything else in the backward follows from it"
                 records[tensor.name] = Saved(name=tensor.name, role=role, why=why)
-            produced |= {w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)}
+            produced |= {
+                w.tensor for w in (*step.program.stores, *step.program.accumulates, *step.program.scatters)
+            }
         return list(records.values())
 
     # --- formulas ---
@@ -212,14 +223,20 @@ def _main(steps: tuple[Step, ...]) -> Step:
     """The kernel that moves most."""
     kernels = [s for s in steps if s.schedule]
     if not kernels:
-        raise Unsupported("nothing is left for a kernel: only small tensors are involved", needed="a full tensor")
+        raise Unsupported(
+            "nothing is left for a kernel: only small tensors are involved", needed="a full tensor"
+        )
     return max(kernels, key=lambda s: _moved(s.program))
 
 
 def _moved(program: RowProgram) -> int:
     axes = program.node_axes()
-    loads = sum(1 for i, n in enumerate(program.nodes) if isinstance(n, Load) and program.role_of(axes[i]) == "full")
-    stores = sum(1 for s in program.stores if program.role_of(frozenset(program.tensor(s.tensor).axes)) == "full")
+    loads = sum(
+        1 for i, n in enumerate(program.nodes) if isinstance(n, Load) and program.role_of(axes[i]) == "full"
+    )
+    stores = sum(
+        1 for s in program.stores if program.role_of(frozenset(program.tensor(s.tensor).axes)) == "full"
+    )
     return loads + stores
 
 
@@ -279,6 +296,10 @@ def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
         totals[node.backward] += sum(1 for r in set(reads) if full(r)) + writes
         if node.backward:
             inputs = ("input", "tangent")
-            kept |= {r for r in reads if full(r) and not traced.nodes[r].backward and traced.nodes[r].op not in inputs}
+            kept |= {
+                r
+                for r in reads
+                if full(r) and not traced.nodes[r].backward and traced.nodes[r].op not in inputs
+            }
     results = {source.get(o, o) for o in closing if o is not None}
     return totals[False], totals[True], len(kept - results)

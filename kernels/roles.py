@@ -50,7 +50,7 @@ class Roles:
         """A callable of the tensors at these sizes and scalar values."""
         if not _is_module(reference):
             return Call(lambda tensors: reference(**tensors, **scalars), _filename(reference))
-        module = _instance(reference, {**scalars, **{a: sizes["n_cols"] for a in self.size_arguments}})
+        module = _instance(reference, {**scalars, **dict.fromkeys(self.size_arguments, sizes["n_cols"])})
         dotted = dict(self.parameters)
 
         def run(tensors: Mapping[str, torch.Tensor]) -> Any:
@@ -73,7 +73,9 @@ def guess_roles(op: OpSpec, reference: Any) -> Iterator[Roles]:
 
 
 def _is_module(reference: Any) -> bool:
-    return isinstance(reference, nn.Module) or (isinstance(reference, type) and issubclass(reference, nn.Module))
+    return isinstance(reference, nn.Module) or (
+        isinstance(reference, type) and issubclass(reference, nn.Module)
+    )
 
 
 def _filename(function: Any) -> str:
@@ -85,7 +87,9 @@ def _signature(function: Any) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise Unsupported("the reference's signature can't be read", needed="a plain Python function") from error
+        raise Unsupported(
+            "the reference's signature can't be read", needed="a plain Python function"
+        ) from error
     return [p for p in parameters if p.name != "self"]
 
 
@@ -169,8 +173,14 @@ def _constructor_values(reference: Any) -> tuple[list[str], dict[str, Any]]:
         elif parameter.default is not parameter.empty:
             scalar = _scalar(parameter)
             if scalar is not None:
-                value = getattr(reference, parameter.name, scalar.default) if isinstance(reference, nn.Module) else None
-                values[parameter.name] = value if isinstance(value, bool | int | float | str) else scalar.default
+                value = (
+                    getattr(reference, parameter.name, scalar.default)
+                    if isinstance(reference, nn.Module)
+                    else None
+                )
+                values[parameter.name] = (
+                    value if isinstance(value, bool | int | float | str) else scalar.default
+                )
         else:
             raise Unsupported(
                 f"the constructor argument {parameter.name} of {kind.__name__} has no default",
@@ -183,7 +193,7 @@ def _instance(reference: Any, arguments: Mapping[str, Any]) -> nn.Module:
     kind = type(reference) if isinstance(reference, nn.Module) else reference
     try:
         return kind(**arguments) if kind.__init__ is not nn.Module.__init__ else kind()
-    except Exception as error:  # noqa: BLE001 - the constructor is a stranger's code
+    except Exception as error:
         raise Unsupported(f"{kind.__name__} can't be constructed: {type(error).__name__}: {error}") from error
 
 
@@ -210,16 +220,19 @@ def _module_roles(op: OpSpec, reference: Any) -> Iterator[Roles]:
         if name in given:
             tensors.append(given[name])
             continue
-        shape = tuple("n_cols" if size == 29 else None for size in value.shape)  # noqa: PLR2004 - the probe's width
+        shape = tuple("n_cols" if size == 29 else None for size in value.shape)
         if None in shape:
             raise Unsupported(
                 f"the parameter {dotted} has the fixed shape {tuple(value.shape)}",
                 needed="its axes named in the op's tensors",
             )
-        tensors.append(TensorSpec(name=name, shape=tuple(s for s in shape if s), learnable=True, init=_init(value)))
+        tensors.append(
+            TensorSpec(name=name, shape=tuple(s for s in shape if s), learnable=True, init=_init(value))
+        )
     known = {s.name: s for s in op.scalars}
     scalars = tuple(
-        known.get(n, ScalarSpec(name=n, default=v, constexpr=isinstance(v, bool | str))) for n, v in values.items()
+        known.get(n, ScalarSpec(name=n, default=v, constexpr=isinstance(v, bool | str)))
+        for n, v in values.items()
     )
     yield Roles(
         op.model_copy(update={"tensors": tuple(tensors), "scalars": scalars, "kind": "module"}),

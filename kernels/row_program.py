@@ -26,7 +26,9 @@ class Axis(Frozen):
 
     name: str
     size: Quantity
-    unroll: int | None = Field(default=None, description="literal size, when its coordinates are values of their own")
+    unroll: int | None = Field(
+        default=None, description="literal size, when its coordinates are values of their own"
+    )
 
 
 class Tensor(Frozen):

@@ -35,12 +35,16 @@ def is_flat(program: RowProgram) -> bool:
     for index, node in enumerate(program.nodes):
         if isinstance(node, Reduce) and (index not in partial or axes[node.arg] != everything):
             return False
-    if any(a.value in partial and not isinstance(program.nodes[a.value], Reduce) for a in program.accumulates):
+    if any(
+        a.value in partial and not isinstance(program.nodes[a.value], Reduce) for a in program.accumulates
+    ):
         return False
     layouts = {t.axes for t in program.tensors if t.axes}
     if len(layouts) != 1 or any(program.axis(a).unroll for a in next(iter(layouts))):
         return False
-    return set(next(iter(layouts))) == everything and all(not isinstance(n, Load) or not n.at for n in program.nodes)
+    return set(next(iter(layouts))) == everything and all(
+        not isinstance(n, Load) or not n.at for n in program.nodes
+    )
 
 
 def flat_block(program: RowProgram) -> tuple[int, int]:
@@ -58,10 +62,14 @@ def tiles_columns(program: RowProgram) -> bool:
     """Whether a row block's columns are independent of each other, so that each program can take a tile of them."""
     if not sums_columns(program) or any(isinstance(n, Scan | Gather) for n in program.nodes):
         return False
-    partial = {a.value for a in program.accumulates if not set(program.tensor(a.tensor).axes) & set(program.cols)}
+    partial = {
+        a.value for a in program.accumulates if not set(program.tensor(a.tensor).axes) & set(program.cols)
+    }
     reads = [o for n in program.nodes for o in operands(n)]
     return all(
-        index in partial and index not in reads for index, n in enumerate(program.nodes) if isinstance(n, Reduce)
+        index in partial and index not in reads
+        for index, n in enumerate(program.nodes)
+        if isinstance(n, Reduce)
     )
 
 
@@ -70,7 +78,12 @@ def is_looped(program: RowProgram, *, wide_rows: bool = False) -> bool:
     if sums_columns(program) or any(isinstance(n, Scan) for n in program.nodes):
         return False
     reductions = [n for n in program.nodes if isinstance(n, Reduce)]
-    if not program.rows or not reductions or any(n.fn.startswith("arg") for n in reductions) or program.scatters:
+    if (
+        not program.rows
+        or not reductions
+        or any(n.fn.startswith("arg") for n in reductions)
+        or program.scatters
+    ):
         return False
     writes_rows = any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
     return wide_rows or not writes_rows

@@ -87,8 +87,8 @@ class SourceLines(TorchFunctionMode):
         super().__init__()
         self.filename = filename
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ARG002
-        frame = sys._getframe(1)  # noqa: SLF001 - the only way to the caller's line
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.filename:
             frame = frame.f_back
         if frame is not None:
@@ -119,7 +119,9 @@ def _trace_with_roles(roles: Roles, reference: Reference) -> TracedOp:
     for plan in _plans(axes, roles.op.scalars):
         try:
             traced = _trace_with_plan(roles, reference, axes, plan)
-            if any("*" in t.shape for t in roles.op.tensors) and not _rows_are_independent(roles, reference, axes, plan):
+            if any("*" in t.shape for t in roles.op.tensors) and not _rows_are_independent(
+                roles, reference, axes, plan
+            ):
                 return _two_dimensional(traced)
             return traced
         except GraphsDiffer as error:
@@ -144,10 +146,13 @@ def _rows_are_independent(roles: Roles, reference: Reference, axes: list[str], p
     flat = {t.name: _example(t, sizes, generator).detach() for t in roles.op.tensors}
     # Positive, because a logarithm may follow, and spread out, so that means over fewer elements differ.
     flat = {
-        n: torch.rand(v.shape, generator=generator) * 3 + 0.1 if v.is_floating_point() else v for n, v in flat.items()
+        n: torch.rand(v.shape, generator=generator) * 3 + 0.1 if v.is_floating_point() else v
+        for n, v in flat.items()
     }
     deep = {
-        t.name: flat[t.name].reshape(*lead, *flat[t.name].shape[1:]) if t.shape[:1] == ("*",) else flat[t.name]
+        t.name: flat[t.name].reshape(*lead, *flat[t.name].shape[1:])
+        if t.shape[:1] == ("*",)
+        else flat[t.name]
         for t in roles.op.tensors
     }
     try:
@@ -156,7 +161,8 @@ def _rows_are_independent(roles: Roles, reference: Reference, axes: list[str], p
         return False
     ones, others = (r if isinstance(r, tuple | list) else (r,) for r in (one, other))
     return all(
-        a.numel() == b.numel() and torch.allclose(a.float().flatten(), b.float().flatten(), rtol=1e-4, atol=1e-5, equal_nan=True)
+        a.numel() == b.numel()
+        and torch.allclose(a.float().flatten(), b.float().flatten(), rtol=1e-4, atol=1e-5, equal_nan=True)
         for a, b in zip(ones, others, strict=True)
     )
 
@@ -164,9 +170,12 @@ def _rows_are_independent(roles: Roles, reference: Reference, axes: list[str], p
 def _two_dimensional(traced: TracedOp) -> TracedOp:
     """Name the rows: the op is defined on (rows, columns) only."""
     tensors = tuple(
-        t.model_copy(update={"shape": tuple(ROWS if a == "*" else a for a in t.shape)}) for t in traced.op.tensors
+        t.model_copy(update={"shape": tuple(ROWS if a == "*" else a for a in t.shape)})
+        for t in traced.op.tensors
     )
-    question = "The reference takes (rows, columns) only: more leading dimensions would mean something else to it."
+    question = (
+        "The reference takes (rows, columns) only: more leading dimensions would mean something else to it."
+    )
     return traced.model_copy(
         update={
             "op": traced.op.model_copy(update={"tensors": tensors}),
@@ -183,10 +192,11 @@ def _plans(axes: Sequence[str], scalars: Sequence[ScalarSpec]) -> list[Plan]:
     """Ways to size the axes, simplest first: primes; an even axis; an axis that a scalar divides."""
     plans = [Plan()]
     plans += [Plan(multiples={axis: 2}) for axis in reversed(axes)]
-    plans += [Plan(multiples={axis: 4}) for axis in reversed(axes)]
     integers = [s.name for s in scalars if isinstance(s.default, int) and not isinstance(s.default, bool)]
     plans += [Plan(tied={axis: name}) for name in integers for axis in reversed(axes)]
     plans += [Plan(multiples={axis: 2}, tied={axis: name}) for name in integers for axis in reversed(axes)]
+    # Halves of a half (partial rotary); after the scalars, because 4 groups would fit a multiple of 4 too.
+    plans += [Plan(multiples={axis: 4}) for axis in reversed(axes)]
     return plans
 
 
@@ -291,7 +301,8 @@ def _export(roles: Roles, reference: Reference, environment: Environment) -> Exp
         if not any(item.is_floating_point() for item in results):
             kind = str(results[0].dtype).removeprefix("torch.")
             raise Unsupported(
-                f"the reference returns {kind} values, which have no gradient", needed="a floating-point result"
+                f"the reference returns {kind} values, which have no gradient",
+                needed="a floating-point result",
             )
         n_outputs = len(results)
         # An output may be an input or a view of one; the exporter refuses that, and a kernel writes a new tensor anyway.
@@ -303,7 +314,7 @@ def _export(roles: Roles, reference: Reference, environment: Environment) -> Exp
             module = aot_export_joint_simple(flat, tensors, trace_joint=True, decompositions={})
     except Unsupported:
         raise
-    except Exception as error:  # noqa: BLE001 - the reference is a stranger's code: anything may come out of it
+    except Exception as error:
         raise _explain(error, call.filename) from error
     differentiable = [t.name for t, v in zip(roles.op.tensors, tensors, strict=True) if v.requires_grad]
     return Exported(module.graph, n_outputs, differentiable)
@@ -336,7 +347,9 @@ def _explain(error: Exception, filename: str) -> Unsupported:
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "mutat" in text.lower():
         return Unsupported(
-            "the reference changes one of its inputs in place", where=where, needed="a function that leaves its inputs alone"
+            "the reference changes one of its inputs in place",
+            where=where,
+            needed="a function that leaves its inputs alone",
         )
     if "convert all Tensors to FakeTensors" in text:
         return Unsupported(
@@ -346,7 +359,9 @@ def _explain(error: Exception, filename: str) -> Unsupported:
         )
     if "data-dependent" in text.lower() or "item()" in text or "DataDependent" in type(error).__name__:
         return Unsupported(
-            "the reference's control flow or shapes depend on the data", where=where, needed="shapes known before the run"
+            "the reference's control flow or shapes depend on the data",
+            where=where,
+            needed="shapes known before the run",
         )
     return Unsupported(f"the reference can't be traced: {type(error).__name__}: {text[:300]}", where=where)
 
@@ -410,7 +425,9 @@ class GraphReader:
                 outputs = [TracedOutput(name=str(i), node=r) for i, r in enumerate(refs[:n])]
                 by_name = dict(zip(self._grad_names(roles), refs[n:], strict=False))
                 gradients = [
-                    TracedOutput(name=t.name, node=by_name.get(t.name)) for t in roles.op.tensors if t.needs_grad
+                    TracedOutput(name=t.name, node=by_name.get(t.name))
+                    for t in roles.op.tensors
+                    if t.needs_grad
                 ]
                 continue
             if target in SKIPPED:
@@ -443,7 +460,8 @@ class GraphReader:
                 backward=first.meta.get("partitioner_tag") == "is_backward",
                 line=_line(first),
                 sequence=first.meta.get("seq_nr"),
-                user_cast=target == "aten._to_copy.default" and first.meta.get("partitioner_tag") == "is_forward",
+                user_cast=target == "aten._to_copy.default"
+                and first.meta.get("partitioner_tag") == "is_forward",
                 name=name,
             )
             for ids, member in zip(self.ids, group, strict=True):

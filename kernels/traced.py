@@ -86,7 +86,9 @@ class TracedNode(Frozen):
     shape: tuple[Quantity, ...] = ()
     backward: bool = Field(default=False, description="whether it belongs to the backward")
     line: int | None = Field(default=None, description="line in the reference, from 1")
-    sequence: int | None = Field(default=None, description="links a backward operation to its forward operation")
+    sequence: int | None = Field(
+        default=None, description="links a backward operation to its forward operation"
+    )
     user_cast: bool = Field(default=False, description="a cast that the reference itself writes")
     name: str = Field(default="", description="of an input: the parameter; of a tangent: the output's index")
 
@@ -109,7 +111,9 @@ class TracedOp(Frozen):
     fixed: dict[str, str] = Field(
         default_factory=dict, description="scalars whose value is built into the graph, as text"
     )
-    tied: dict[str, str] = Field(default_factory=dict, description="axis -> the integer scalar that divides it")
+    tied: dict[str, str] = Field(
+        default_factory=dict, description="axis -> the integer scalar that divides it"
+    )
     questions: tuple[str, ...] = ()
     notes: tuple[str, ...] = Field(default=(), description="what was fitted or found, one line each")
 
@@ -124,7 +128,13 @@ class TracedOp(Frozen):
         for output in (*self.outputs, *self.gradients):
             if output.node is not None and output.node >= len(self.nodes):
                 raise ValueError(f"output {output.name} refers to node {output.node}, which doesn't exist")
-        names = [*self.axes, *self.tied, *self.fixed, *(s.name for s in self.op.scalars), *(t.name for t in self.op.tensors)]
+        names = [
+            *self.axes,
+            *self.tied,
+            *self.fixed,
+            *(s.name for s in self.op.scalars),
+            *(t.name for t in self.op.tensors),
+        ]
         for name in names:
             if not name.isidentifier():
                 raise ValueError(f"{name!r} is not an identifier")

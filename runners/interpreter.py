@@ -146,7 +146,7 @@ def _bf16_arithmetic() -> None:
     ) -> TensorHandle:
         return original_dot(self, _wide(a), _wide(b), d, *rest)
 
-    InterpreterBuilder.create_dot = create_dot
+    InterpreterBuilder.create_dot = create_dot  # pyright: ignore[reportAttributeAccessIssue]
 
     original_rmw = InterpreterBuilder.create_atomic_rmw
 
@@ -166,7 +166,7 @@ def _bf16_arithmetic() -> None:
                 native.store(address, narrow(widen(old) + widen(values[index].reshape(1))), here)
         return TensorHandle(before, val.dtype.scalar)
 
-    InterpreterBuilder.create_atomic_rmw = create_atomic_rmw
+    InterpreterBuilder.create_atomic_rmw = create_atomic_rmw  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _bf16_arithmetic_needed() -> bool:
@@ -195,7 +195,7 @@ def _bf16_cast() -> None:
         return TensorHandle(wide.data.astype(interpreter._get_np_dtype(destination)), destination)
 
     InterpreterBuilder.cast_impl = lambda self, src, dst_type: cast(self, src, dst_type, original_cast)
-    InterpreterBuilder.create_fp_to_fp = lambda self, src, dst_type, rounding: cast(
+    InterpreterBuilder.create_fp_to_fp = lambda self, src, dst_type, rounding: cast(  # pyright: ignore[reportAttributeAccessIssue]
         self, src, dst_type, original_fp_to_fp, rounding
     )
 

@@ -29,10 +29,15 @@ class Signature:
 
     @classmethod
     def of(cls, profile: KernelProfile, order: Sequence[str], outputs: Sequence[Operand]) -> Signature:
-        """Raises ValueError when Function.apply takes an argument that the op doesn't name, or a name is not an identifier."""
+        """A scalar that Function.apply doesn't take is built into the kernel: nothing generated offers it.
+
+        Raises ValueError when the kernel takes an argument that the op doesn't name, or lacks one of its tensors, or a name
+        is not an identifier.
+        """
         op = profile.op
-        known = {spec.name for spec in (*op.tensors, *op.scalars)}
-        if set(order) != known:
+        tensors = {spec.name for spec in op.tensors}
+        known = tensors | {spec.name for spec in op.scalars}
+        if not tensors <= set(order) <= known:
             raise ValueError(
                 f"the kernel takes {', '.join(order)} but the op names {', '.join(sorted(known))}"
             )
@@ -47,7 +52,7 @@ class Signature:
         return cls(
             order=tuple(order),
             tensors=op.tensors,
-            scalars=op.scalars,
+            scalars=tuple(scalar for scalar in op.scalars if scalar.name in order),
             outputs=len(outputs),
             row_output=any(operand.role != "full" for operand in outputs),
             same_dtype=all(operand.dtype == "same as input" for operand in outputs),

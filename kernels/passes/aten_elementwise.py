@@ -294,14 +294,18 @@ def _one(g: Graph, node: int | None) -> int:
 
 
 @rule("elu.default")
-def elu(g: Graph, a: int, alpha: int | None = None, scale: int | None = None, input_scale: int | None = None) -> int:
+def elu(
+    g: Graph, a: int, alpha: int | None = None, scale: int | None = None, input_scale: int | None = None
+) -> int:
     alpha, scale, input_scale = _one(g, alpha), _one(g, scale), _one(g, input_scale)
     negative = g.map("mul", g.map("mul", alpha, scale), g.map("expm1", g.map("mul", a, input_scale)))
     return g.map("where", g.map("gt", a, g.const(0)), g.map("mul", a, scale), negative)
 
 
 @rule("elu_backward.default")
-def elu_backward(g: Graph, grad: int, alpha: int, scale: int, input_scale: int, is_result: bool, a: int) -> int:
+def elu_backward(
+    g: Graph, grad: int, alpha: int, scale: int, input_scale: int, is_result: bool, a: int
+) -> int:
     factor = g.map("mul", alpha, scale)
     if is_result:
         negative = g.map("mul", g.map("mul", grad, input_scale), g.map("add", a, factor))

@@ -217,7 +217,11 @@ def index(low: Lowering, node: TracedNode) -> Value:
     """Rows (or elements) of a tensor picked by one index tensor."""
     value = low.value(node.args[0])
     assert isinstance(node.args[1], ListArg)
-    given = [(d, item) for d, item in enumerate(node.args[1].items) if not (item.kind == "literal" and item.type == "none")]
+    given = [
+        (d, item)
+        for d, item in enumerate(node.args[1].items)
+        if not (item.kind == "literal" and item.type == "none")
+    ]
     if len(given) != 1:
         raise Unsupported("an index by several tensors", needed="one index tensor")
     position, item = given[0]
@@ -277,7 +281,9 @@ def topk(low: Lowering, node: TracedNode) -> tuple[Value, ...]:
             [row, places[-1]],
             lambda a, i: g.map("where", g.map("eq", g.add(Index(axis=axis)), i), g.const(float("-inf")), a),
         )
-    return tuple(join(low, parts, position, interleaved=False) if k > 1 else parts[0] for parts in (best, places))
+    return tuple(
+        join(low, parts, position, interleaved=False) if k > 1 else parts[0] for parts in (best, places)
+    )
 
 
 @rule("nll_loss_forward.default")
@@ -285,7 +291,9 @@ def nll_loss(low: Lowering, node: TracedNode) -> tuple[Value, ...]:
     g = low.graph
     value, target = low.value(node.args[0]), low.value(node.args[1])
     if not (node.args[2].kind == "literal" and node.args[2].type == "none"):
-        raise Unsupported("a negative log likelihood with class weights", needed="the weights written out with a gather")
+        raise Unsupported(
+            "a negative log likelihood with class weights", needed="the weights written out with a gather"
+        )
     reduction, ignored = int(_argument(low, node, 3, MEAN)), low.value(node.args[4]).node()
     axis = _single_axis(low, value.dims[-1])
     rows = Value(value.dims[:-1], value.elements)

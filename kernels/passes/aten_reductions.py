@@ -94,7 +94,9 @@ def drop(value: Value, dims: list[int], *, keepdim: bool) -> Value:
     return Value(tuple(dim for d, dim in enumerate(value.dims) if d not in dims), value.elements)
 
 
-def _reduction(low: Lowering, node: TracedNode, fn: str) -> tuple[Value, list[int], tuple[Quantity, ...], bool]:
+def _reduction(
+    low: Lowering, node: TracedNode, fn: str
+) -> tuple[Value, list[int], tuple[Quantity, ...], bool]:
     value, shape = low.value(node.args[0]), low.shape(node.args[0])
     dims = positions(low, node.args[1] if len(node.args) > 1 else None, len(shape))
     keepdim = bool(low.literal(node.args[2])) if len(node.args) > 2 else False
@@ -141,7 +143,9 @@ def extremum(low: Lowering, node: TracedNode) -> tuple[Value, ...]:
 @rule("any.dim", "any.default")
 def any_(low: Lowering, node: TracedNode) -> Value:
     value, dims, _, keepdim = _reduction(low, node, "max")
-    return drop(low.per_element([value], lambda a: low.graph.map("ne", a, low.graph.const(0))), dims, keepdim=keepdim)
+    return drop(
+        low.per_element([value], lambda a: low.graph.map("ne", a, low.graph.const(0))), dims, keepdim=keepdim
+    )
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -214,7 +218,9 @@ def vector_norm(low: Lowering, node: TracedNode) -> Value:
 # --- softmax family --------------------------------------------------------------------------------------------------
 
 
-def _shifted(low: Lowering, value: Value, shape: tuple[Quantity, ...], dims: list[int]) -> tuple[Value, Value, Value]:
+def _shifted(
+    low: Lowering, value: Value, shape: tuple[Quantity, ...], dims: list[int]
+) -> tuple[Value, Value, Value]:
     """(maximum, value - maximum, sum of exponentials)."""
     graph = low.graph
     largest = reduce(low, value, shape, dims, "max")
@@ -396,7 +402,9 @@ def cumsum(low: Lowering, node: TracedNode) -> Value:
     dim = value.dims[position]
     if len(dim) != 1 or low.graph.axes[dim[0]].unroll:
         raise Unsupported("a cumulative sum over an axis that is split", needed="a whole axis")
-    return low.per_element([value], lambda a: low.graph.add(Scan(fn="sum", arg=num(low.graph, a), axis=dim[0])))
+    return low.per_element(
+        [value], lambda a: low.graph.add(Scan(fn="sum", arg=num(low.graph, a), axis=dim[0]))
+    )
 
 
 @rule("flip.default")

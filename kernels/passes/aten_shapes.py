@@ -123,9 +123,7 @@ def view(low: Lowering, node: TracedNode) -> Value:
     return view_as(low, low.value(node.args[0]), low.shape(node.args[0]), node.shape)
 
 
-def view_as(
-    low: Lowering, value: Value, source: tuple[Quantity, ...], target: tuple[Quantity, ...]
-) -> Value:
+def view_as(low: Lowering, value: Value, source: tuple[Quantity, ...], target: tuple[Quantity, ...]) -> Value:
     """Deal the source's axes, in order, to the target's dimensions. Raises Refine where one must be split."""
     queue: list[tuple[str | None, Quantity]] = []
     for dim, size in zip(value.dims, source, strict=True):
@@ -203,7 +201,9 @@ def _whole(quantity: Quantity) -> int:
     if quantity.coef == 0:
         return 0
     if not quantity.is_number or quantity.coef != int(quantity.coef):
-        raise Unsupported(f"a slice that starts at {quantity.text()}", needed="a start that is a multiple of the length")
+        raise Unsupported(
+            f"a slice that starts at {quantity.text()}", needed="a start that is a multiple of the length"
+        )
     return int(quantity.coef)
 
 
@@ -269,7 +269,9 @@ def select(low: Lowering, node: TracedNode) -> Value:
     size = shape[position]
     index = _whole(low.quantity(node.args[2]))
     if not size.is_number:
-        raise Unsupported(f"one element of an axis of size {size.text()}", needed="an axis of at most 8 elements")
+        raise Unsupported(
+            f"one element of an axis of size {size.text()}", needed="an axis of at most 8 elements"
+        )
     count = int(size.coef)
     index = index + count if index < 0 else index
     piece(low, value.dims, position, size, count, interleaved=False)

@@ -87,7 +87,7 @@ class Graph:
         simpler = self._identity(fn, args, numbers)
         return simpler if simpler is not None else self.add(Map(fn=fn, args=args))
 
-    def _identity(self, fn: str, args: tuple[int, ...], numbers: list[float | None]) -> int | None:  # noqa: C901
+    def _identity(self, fn: str, args: tuple[int, ...], numbers: list[float | None]) -> int | None:
         a = args[0]
         if fn == "add":
             if numbers[0] == 0:

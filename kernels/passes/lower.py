@@ -61,7 +61,9 @@ class Lowering:
         self.graph = Graph()
         self.values: list[Value | tuple[Value, ...] | None] = []
         self.casts: list[str] = []
-        self.env: dict[str, float] = {s.name: float(s.default) for s in traced.op.scalars if _is_number(s.default)}
+        self.env: dict[str, float] = {
+            s.name: float(s.default) for s in traced.op.scalars if _is_number(s.default)
+        }
         for position, (axis, multiple) in enumerate(traced.axes.items()):
             tied = self.env[traced.tied[axis]] if axis in traced.tied else 1
             self.env[axis] = float(PRIMES[position] * multiple * tied)
@@ -142,13 +144,18 @@ class Lowering:
         self.values = [None] * len(self.traced.nodes)
         # The forward first: an incoming gradient takes the axes of its result.
         late = self._after_tangents()
-        for node in [*(n for n in self.traced.nodes if n.id not in late), *(self.traced.nodes[i] for i in sorted(late))]:
+        for node in [
+            *(n for n in self.traced.nodes if n.id not in late),
+            *(self.traced.nodes[i] for i in sorted(late)),
+        ]:
             self.graph.line = node.line
             try:
                 self.values[node.id] = self._lower(node, tables)
             except Unsupported as error:
                 where = error.where or source_line(self.traced, node.line)
-                raise Unsupported(error.reason, node=error.node or node.op, where=where, needed=error.needed) from error
+                raise Unsupported(
+                    error.reason, node=error.node or node.op, where=where, needed=error.needed
+                ) from error
         outputs = {o.name: self._result(o.node) for o in self.traced.outputs if o.node is not None}
         gradients = {o.name: self._result(o.node) for o in self.traced.gradients if o.node is not None}
         return Lowered(
@@ -200,7 +207,8 @@ class Lowering:
         """All elements of a tensor, one node for each coordinate on its unrolled axes."""
         names = [a for dim in dims for a in dim if self.graph.axes[a].unroll]
         elements = {
-            at: self.graph.load(name, tuple(zip(names, at, strict=True))) for at in coordinates(self.graph, dims)
+            at: self.graph.load(name, tuple(zip(names, at, strict=True)))
+            for at in coordinates(self.graph, dims)
         }
         return Value(dims, elements)
 
@@ -208,7 +216,9 @@ class Lowering:
         """The incoming gradient has the shape and axes of its result."""
         name = f"tangent_{node.name}"
         result = self._result(self.traced.outputs[int(node.name)].node)
-        dims = tuple(dim or self.dims_of_size(size) for dim, size in zip(result.dims, node.shape, strict=True))
+        dims = tuple(
+            dim or self.dims_of_size(size) for dim, size in zip(result.dims, node.shape, strict=True)
+        )
         self.graph.tensors[name] = Tensor(name=name, dims=dims, dtype="float", kind="tangent")
         return self.load(name, dims)
 
@@ -236,7 +246,12 @@ class Lowering:
         for axis in self.traced.axes:
             whole = Quantity.of(axis)
             count = whole / size
-            if count.is_number and count.coef == int(count.coef) and 1 < count.coef <= 8 and axis not in self.splits:
+            if (
+                count.is_number
+                and count.coef == int(count.coef)
+                and 1 < count.coef <= 8
+                and axis not in self.splits
+            ):
                 return self.split(axis, Quantity.number(count.coef), size)
         return None
 
@@ -247,7 +262,9 @@ class Lowering:
             line = source_line(self.traced, node.line)
             if line and line not in self.casts:
                 self.casts.append(line)
-            return self.per_element([value], lambda a: self.graph.add(Cast(arg=num(self.graph, a), like=like)))
+            return self.per_element(
+                [value], lambda a: self.graph.add(Cast(arg=num(self.graph, a), like=like))
+            )
         if node.dtype in ("float", "float32", "float64"):
             return self.per_element([value], lambda a: num(self.graph, a))
         if node.dtype == "bool":
@@ -295,11 +312,12 @@ class Lowering:
 
         return self.per_element(operands, apply)
 
-    def per_element(self, operands: list[Value], apply) -> Value:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def per_element(self, operands: list[Value], apply) -> Value:  # type: ignore[no-untyped-def]
         """Apply a function of nodes to aligned values, once for each coordinate on the unrolled axes."""
         dims, aligned = broadcast(self.graph, operands)
         elements = {
-            at: apply(*(element(self.graph, v, dims, at) for v in aligned)) for at in coordinates(self.graph, dims)
+            at: apply(*(element(self.graph, v, dims, at) for v in aligned))
+            for at in coordinates(self.graph, dims)
         }
         return Value(dims, elements)
 

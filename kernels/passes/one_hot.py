@@ -38,5 +38,6 @@ def _is_label(g: Graph, node: int, axis: str) -> bool:
     if not sides:
         return False
     return any(
-        g.nodes[a] == Index(axis=axis) and axis not in g.axes_of[b] for a, b in (sides, tuple(reversed(sides)))
+        g.nodes[a] == Index(axis=axis) and axis not in g.axes_of[b]
+        for a, b in (sides, tuple(reversed(sides)))
     )

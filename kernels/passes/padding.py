@@ -13,7 +13,14 @@ from itertools import product
 from kernels.passes.functions import FUNCTIONS
 from kernels.row_program import Cast, Const, Gather, Load, Map, Node, Reduce, RowProgram, Scan
 
-IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "argmax": -math.inf, "argmin": math.inf}
+IDENTITY = {
+    "sum": 0.0,
+    "prod": 1.0,
+    "max": -math.inf,
+    "min": math.inf,
+    "argmax": -math.inf,
+    "argmin": math.inf,
+}
 MAX_CHOICES = 4  # loads for which both fillings are tried
 CHEAP = {"exp": math.exp, "sigmoid": lambda a: 1 / (1 + math.exp(-a)) if a > -700 else 0.0, "tanh": math.tanh}
 
@@ -58,7 +65,9 @@ LINEAR = {"add", "sub", "mul", "neg", "abs"}
 Lane = float | None  # a number, OF_THE_ROW, or None: anything
 
 
-def _propagate(program: RowProgram, fill: dict[int, float], axes: list[frozenset[str]], cols: set[str]) -> list[Lane]:
+def _propagate(
+    program: RowProgram, fill: dict[int, float], axes: list[frozenset[str]], cols: set[str]
+) -> list[Lane]:
     """The value of each node in a dead lane."""
     values: list[Lane] = []
     for index, node in enumerate(program.nodes):

@@ -57,7 +57,9 @@ def _is_product(node: Node) -> bool:
     return isinstance(node, Map) and node.fn in ("mul", "div", "neg")
 
 
-def _collect(graph: Graph, node: int, chain: Chain, counts: dict[int, int], *, inverted: bool, top: bool) -> None:
+def _collect(
+    graph: Graph, node: int, chain: Chain, counts: dict[int, int], *, inverted: bool, top: bool
+) -> None:
     found = graph.nodes[node]
     if isinstance(found, Const | Symbol):
         quantity = graph.quantity(node)

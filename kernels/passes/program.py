@@ -50,7 +50,9 @@ def build_program(
             accumulates.append((tensor, body, tuple(a for a in found.axes if a in rows), at))
         else:
             if not host and not set(tensor.axes) >= rows:
-                raise Unsupported("several programs would write the same element", needed="a kernel of its own")
+                raise Unsupported(
+                    "several programs would write the same element", needed="a kernel of its own"
+                )
             stores.append((tensor, node, at))
     layout = _groups_first(graph, layout, accumulates)
     roots = [n for _, n, _ in stores] + [n for _, n, _, _ in accumulates]
@@ -62,12 +64,16 @@ def build_program(
         if isinstance(found, Reduce | Scan) and not host:
             along = set(found.axes) if isinstance(found, Reduce) else {found.axis}
             if graph.axes_of[found.arg] & cols - along or not along <= cols:
-                raise Unsupported("reductions over different axes in one kernel", needed="kernels of their own")
+                raise Unsupported(
+                    "reductions over different axes in one kernel", needed="kernels of their own"
+                )
         names[old] = len(nodes)
         nodes.append(renamed(graph.nodes[old], names))
     tensors: dict[str, Tensor] = {}
     if any(isinstance(n, Map) and n.fn == "flip" for n in nodes):
-        raise Unsupported("an axis is reversed", node="aten.flip.default", needed="a flip around a cumulative sum only")
+        raise Unsupported(
+            "an axis is reversed", node="aten.flip.default", needed="a flip around a cumulative sum only"
+        )
     for node in nodes:
         if isinstance(node, Load | Gather):
             tensors[node.tensor] = graph.tensors[node.tensor]
@@ -76,7 +82,9 @@ def build_program(
     used_axes = {a for t in tensors.values() for a in t.axes} | rows | cols
     used_axes |= {a for n in nodes if isinstance(n, Index | Scan) for a in [n.axis]}
     known: list[Axis] = [graph.axes[a] for a in graph.axes if a in used_axes]
-    scalars = sorted({name for n in nodes if isinstance(n, Symbol) for name in _scalar_names(n.quantity, graph)})
+    scalars = sorted(
+        {name for n in nodes if isinstance(n, Symbol) for name in _scalar_names(n.quantity, graph)}
+    )
     return RowProgram(
         axes=tuple(known),
         rows=layout.rows,

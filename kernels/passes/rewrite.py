@@ -34,7 +34,9 @@ def reachable(graph: Graph, roots: Iterable[int]) -> list[int]:
     return sorted(seen)
 
 
-def rebuild(graph: Graph, roots: Iterable[int], rewrite: Rewrite | None = None) -> tuple[Graph, dict[int, int]]:
+def rebuild(
+    graph: Graph, roots: Iterable[int], rewrite: Rewrite | None = None
+) -> tuple[Graph, dict[int, int]]:
     """A new graph with what the roots need, rewritten bottom-up; and old id -> new id."""
     result = Graph(graph.tensors, graph.axes)
     names: dict[int, int] = {}

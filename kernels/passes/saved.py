@@ -27,7 +27,12 @@ class Choice:
 
 
 def choose_saved(
-    graph: Graph, forward: set[int], results: dict[str, int], gradients: list[int], rows: set[str], cols: set[str]
+    graph: Graph,
+    forward: set[int],
+    results: dict[str, int],
+    gradients: list[int],
+    rows: set[str],
+    cols: set[str],
 ) -> Choice:
     """The cheapest set of results and row statistics to save.
 
@@ -44,7 +49,12 @@ def choose_saved(
 
 
 def _evaluate(
-    graph: Graph, forward: set[int], kept: dict[int, str], gradients: list[int], rows: set[str], cols: set[str]
+    graph: Graph,
+    forward: set[int],
+    kept: dict[int, str],
+    gradients: list[int],
+    rows: set[str],
+    cols: set[str],
 ) -> Choice:
     statistics = _statistics(graph, forward, set(kept), gradients, rows, cols)
     live = _cut(graph, gradients, set(kept) | set(statistics))
@@ -90,9 +100,7 @@ def _statistics(
     reduced: set[int] = set()  # values that hold a reduction
     for node in sorted(forward):
         found = graph.nodes[node]
-        if isinstance(found, Reduce):
-            reduced.add(node)
-        elif any(o in reduced for o in operands(found)):
+        if isinstance(found, Reduce) or any(o in reduced for o in operands(found)):
             reduced.add(node)
     candidates = {n for n in reduced if not graph.axes_of[n] >= rows | cols}
 

@@ -154,7 +154,9 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
             continue
         wide = [t for t in pending if t.node in heavy or _is_full(frozenset(t.tensor.axes), rows, cols)]
         done = [t for t in wide if (t.node not in beneath or t.node in grid) and _ready(graph, t.node, grid)]
-        partial = [n for n in grid if n in heavy and _ready(graph, n, grid) and n not in {t.node for t in done}]
+        partial = [
+            n for n in grid if n in heavy and _ready(graph, n, grid) and n not in {t.node for t in done}
+        ]
         if not done and not partial:
             stages.append(Stage(_host_program(graph, pending), host=True))
             return stages
@@ -225,7 +227,11 @@ def _heavy(graph: Graph, live: list[int], rows: set[str], cols: set[str]) -> set
     heavy: set[int] = set()
     for node in live:
         scattered = graph.is_map(node, "scatter") is not None
-        if scattered or _is_full(graph.axes_of[node], rows, cols) or any(o in heavy for o in operands(graph.nodes[node])):
+        if (
+            scattered
+            or _is_full(graph.axes_of[node], rows, cols)
+            or any(o in heavy for o in operands(graph.nodes[node]))
+        ):
             heavy.add(node)
     return heavy
 
@@ -285,5 +291,9 @@ def _host_program(graph: Graph, targets: list[Target]) -> RowProgram:
     for node in reachable(graph, [t.node for t in targets]):
         found = graph.nodes[node]
         if isinstance(found, Load):
-            axes += [a for a in graph.tensors[found.tensor].axes if a not in axes and not graph.axes[a].unroll]
-    return build_program(graph, [(t.tensor, t.node, t.at) for t in targets], Layout(tuple(axes), ()), host=True)
+            axes += [
+                a for a in graph.tensors[found.tensor].axes if a not in axes and not graph.axes[a].unroll
+            ]
+    return build_program(
+        graph, [(t.tensor, t.node, t.at) for t in targets], Layout(tuple(axes), ()), host=True
+    )

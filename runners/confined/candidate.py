@@ -191,7 +191,7 @@ class Launches:
             )
             return original(builder, pointers, value, mask, *rest)
 
-        InterpreterBuilder.create_masked_store = create_masked_store
+        InterpreterBuilder.create_masked_store = create_masked_store  # pyright: ignore[reportAttributeAccessIssue]
 
     def _collisions(self) -> int:
         """Addresses that two programs of one launch both stored to, without an atomic."""

@@ -112,8 +112,8 @@ class Recorder:
         def tuned(tuner: Any, *args: Any, **kwargs: Any) -> None:
             tuner.fn.run(*args, **kwargs, **tuner.configs[0].all_kwargs())
 
-        JITFunction.run = run
-        Autotuner.run = tuned
+        JITFunction.run = run  # pyright: ignore[reportAttributeAccessIssue]
+        Autotuner.run = tuned  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def record(job: dict[str, Any]) -> list[Recorded]:

@@ -25,20 +25,20 @@ ALLOWED_SHARE = 0.25
 class Exact(torch.Tensor):
     """A tensor that claims a dtype and holds float64. Only an explicit cast rounds it."""
 
-    inner: torch.Tensor
+    held: torch.Tensor
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, claimed: torch.dtype) -> Exact:
         made = torch.Tensor._make_wrapper_subclass(
             cls, inner.shape, strides=inner.stride(), dtype=claimed, device=inner.device
         )
-        made.inner = inner
+        made.held = inner
         return made
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
         kwargs = kwargs or {}
         claimed = pytree.tree_map_only(
             Exact,
@@ -46,7 +46,7 @@ class Exact(torch.Tensor):
             (args, kwargs),
         )
         claimed = pytree.tree_map_only(torch.Tensor, lambda t: t if t.is_meta else t.to("meta"), claimed)
-        inner_args, inner_kwargs = pytree.tree_map_only(Exact, lambda t: t.inner, (args, kwargs))
+        inner_args, inner_kwargs = pytree.tree_map_only(Exact, lambda t: t.held, (args, kwargs))
         if inner_kwargs.get("dtype") in LOW:
             inner_kwargs = {**inner_kwargs, "dtype": torch.float64}
         result = func(*inner_args, **inner_kwargs)
@@ -68,7 +68,7 @@ def with_casts(reference: Reference, case: Case) -> list[torch.Tensor]:
         tensors[placed.name] = Exact(value.double(), value.dtype) if value.is_floating_point() else value
     with torch.no_grad():
         outputs = reference.run(tensors, case.scalars, sizes_of(reference.op, case.values))
-    return [output.inner.to(output.dtype) if isinstance(output, Exact) else output for output in outputs]
+    return [output.held.to(output.dtype) if isinstance(output, Exact) else output for output in outputs]
 
 
 def changed_share(reference: Reference, case: Case, truth: Results) -> float:

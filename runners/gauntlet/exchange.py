@@ -82,14 +82,8 @@ def same_results(one: Results, other: Results) -> bool:
 
 
 def _all(results: Results) -> list[torch.Tensor]:
-    return [
-        *results.outputs,
-        *(
-            results.gradients[name]
-            for name in sorted(results.gradients)
-            if results.gradients[name] is not None
-        ),
-    ]  # type: ignore[list-item]
+    gradients = [results.gradients[name] for name in sorted(results.gradients)]
+    return [*results.outputs, *(gradient for gradient in gradients if gradient is not None)]
 
 
 def equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -16,14 +16,13 @@ def ghost_problems(case: Case, ghost: Results, truth: Results, eager: Results) -
     """Results that are still right with the kernels replaced by no-ops."""
     problems = []
     named = [
-        (truth.output_name(i), mine, theirs)
-        for i, (mine, theirs) in enumerate(zip(ghost.outputs, eager.outputs, strict=False))
+        (truth.output_name(i), mine, right)
+        for i, (mine, right) in enumerate(zip(ghost.outputs, eager.outputs, strict=False))
     ]
-    named += [
-        (f"the gradient of {n}", g, eager.gradients[n])
-        for n, g in ghost.gradients.items()
-        if g is not None and eager.gradients.get(n) is not None
-    ]  # type: ignore[misc]
+    for name, mine in ghost.gradients.items():
+        right = eager.gradients.get(name)
+        if mine is not None and right is not None:
+            named.append((f"the gradient of {name}", mine, right))
     for name, mine, right in named:
         if mine.shape != right.shape or not right.numel():
             continue

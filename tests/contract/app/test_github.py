@@ -50,8 +50,11 @@ async def test_a_comment_is_found_by_its_marker_and_edited(repository: GitHubRep
 
 async def test_a_comment_is_found_beyond_the_first_page(repository: GitHubRepository, place: Place):
     issue = place.open_issue()
-    for number in range(101):
-        place.comment(issue, f"comment {number}")
+    with place.as_user("maintainer") as client:
+        for number in range(101):
+            client.post(
+                f"/repos/{FULL_NAME}/issues/{issue}/comments", json={"body": f"comment {number}"}
+            ).raise_for_status()
     made = await repository.create_comment(issue, "<!-- liger-bot:request=far -->")
     found = await repository.find_comment(issue, "<!-- liger-bot:request=far -->")
     assert found is not None

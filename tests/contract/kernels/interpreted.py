@@ -44,8 +44,8 @@ def reference(op: dict, sizes: dict[str, int]) -> Any:
     entry = namespace[op["entry"]]
     if op["kind"] != "module":
         return entry
-    from kernels.roles import guess_roles
     from kernels.op_spec import OpSpec
+    from kernels.roles import guess_roles
 
     roles = next(guess_roles(OpSpec.model_validate(op), entry))
     scalars = {s["name"]: s["default"] for s in op["scalars"]}
@@ -87,7 +87,8 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
                     value = (value.detach().abs() + 0.1).requires_grad_(spec["needs_grad"])
             doubles[spec["name"]] = value
         ours = {
-            n: (v.detach().to(dtype).requires_grad_(v.requires_grad) if v.is_floating_point() else v) for n, v in doubles.items()
+            n: (v.detach().to(dtype).requires_grad_(v.requires_grad) if v.is_floating_point() else v)
+            for n, v in doubles.items()
         }
         scalars = {s["name"]: s["default"] for s in op["scalars"]}
         # The reference's own casts to fp32 would hide the oracle's precision: in fp64 they must not round.
@@ -96,13 +97,16 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
         actual = function.apply(*arguments)
         expected = expected if isinstance(expected, tuple) else (expected,)
         actual = actual if isinstance(actual, tuple) else (actual,)
-        tangents = [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(dtype) for e in expected]
+        tangents = [
+            torch.randn(e.shape, generator=generator, dtype=torch.float64).to(dtype) for e in expected
+        ]
         before = [t.clone() for t in tangents] + [v.detach().clone() for v in ours.values()]
         differentiable = [i for i, e in enumerate(expected) if e.requires_grad]
         backward(expected, tangents, differentiable)
         backward(actual, tangents, differentiable)
         eager_inputs = {
-            n: (v.detach().clone().requires_grad_(v.requires_grad) if v.is_floating_point() else v) for n, v in ours.items()
+            n: (v.detach().clone().requires_grad_(v.requires_grad) if v.is_floating_point() else v)
+            for n, v in ours.items()
         }
         eager = call(**eager_inputs, **scalars)
         eager = eager if isinstance(eager, tuple) else (eager,)
@@ -121,16 +125,26 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
                     raise AssertionError(f"no gradient for {name}")
                 zero = torch.zeros_like(value)
                 theirs = eager_inputs[name].grad
-                note(worst, f"d{name}", value.grad if value.grad is not None else zero, mine, zero if theirs is None else theirs)
+                note(
+                    worst,
+                    f"d{name}",
+                    value.grad if value.grad is not None else zero,
+                    mine,
+                    zero if theirs is None else theirs,
+                )
     return {"name": op["name"], "worst": worst}
 
 
 def backward(results: tuple[torch.Tensor, ...], tangents: list[torch.Tensor], which: list[int]) -> None:
     if which:
-        torch.autograd.backward([results[i] for i in which], [tangents[i].to(results[i].dtype) for i in which])
+        torch.autograd.backward(
+            [results[i] for i in which], [tangents[i].to(results[i].dtype) for i in which]
+        )
 
 
-def note(worst: dict[str, float], key: str, expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor) -> None:
+def note(
+    worst: dict[str, float], key: str, expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor
+) -> None:
     """Largest error relative to the tensor's largest value, beyond what eager itself is off by in the same dtype."""
     if expected.numel() == 0:
         return

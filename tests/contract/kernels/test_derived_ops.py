@@ -13,11 +13,23 @@ UNSUPPORTED = {"cross_entropy_weighted", "embedding", "rope_partial", "sparsemax
 ILL_CONDITIONED = {"snake_beta": 2e-5}
 CATEGORIES = sorted({known.category for known in catalog().ops.values()})
 # Ops whose references cast: bf16 shows whether the casts were kept.
-BF16 = ["relu_squared", "swiglu", "geglu", "gelu_tanh", "rms_norm", "rms_norm_gemma", "rms_norm_none", "layer_norm", "softmax"]
+BF16 = [
+    "relu_squared",
+    "swiglu",
+    "geglu",
+    "gelu_tanh",
+    "rms_norm",
+    "rms_norm_gemma",
+    "rms_norm_none",
+    "layer_norm",
+    "softmax",
+]
 
 
 def names(category: str) -> list[str]:
-    return sorted(n for n, known in catalog().ops.items() if known.category == category and n not in UNSUPPORTED)
+    return sorted(
+        n for n, known in catalog().ops.items() if known.category == category and n not in UNSUPPORTED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +39,9 @@ def outcomes() -> dict[str, dict[str, Outcome]]:
 
 
 @pytest.mark.parametrize(("category", "name"), [(c, n) for c in CATEGORIES for n in names(c)])
-def test_derived_kernels_match_fp64_autograd(outcomes: dict[str, dict[str, Outcome]], category: str, name: str):
+def test_derived_kernels_match_fp64_autograd(
+    outcomes: dict[str, dict[str, Outcome]], category: str, name: str
+):
     if category not in outcomes:
         outcomes[category] = run_catalog(names(category))
     tolerance = ILL_CONDITIONED.get(name)

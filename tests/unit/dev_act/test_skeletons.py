@@ -249,3 +249,14 @@ def test_constructor_arguments_of_a_reference_module_are_found() -> None:
 def test_reference_that_does_not_parse_is_an_error_with_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         reference_in_test(OpSpec(name="bad", entry="bad", source="x = 1\ndef (:\n"), "torch_bad")
+
+
+def test_scalar_that_is_built_into_the_kernel_is_offered_nowhere() -> None:
+    built_in = Signature.of(kernel_profile(GATE), ["a", "b"], operands("full"))
+    assert functional_code(kernel_profile(GATE), built_in).startswith("def liger_soft_gate(a, b):")
+    assert "cap" not in module_file(kernel_profile(GATE), built_in, conventions())
+
+
+def test_kernel_that_lacks_a_tensor_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the kernel takes a but the op names a, b, cap"):
+        Signature.of(kernel_profile(GATE), ["a"], operands("full"))

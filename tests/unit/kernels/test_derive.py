@@ -11,7 +11,9 @@ from kernels.derivation import Derivation, Unsupported
 from kernels.op_spec import TensorSpec
 from tests.unit.kernels.references import RELU_SQUARED, RMS_NORM, SWIGLU_PACKED, derived
 
-LAYER_NORM = "def f(x, weight, bias, eps=1e-5):\n    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)\n"
+LAYER_NORM = (
+    "def f(x, weight, bias, eps=1e-5):\n    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)\n"
+)
 
 
 def test_relu_squared():

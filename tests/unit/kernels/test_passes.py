@@ -10,12 +10,11 @@ from kernels.derivation import Unsupported
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import sums_last
 from kernels.passes.graph import Graph
-from kernels.passes.layout import candidate_layouts
+from kernels.passes.layout import Layout, candidate_layouts
 from kernels.passes.one_hot import close_one_hot_sums
 from kernels.passes.padding import choose_padding
 from kernels.passes.products import flatten_products
 from kernels.passes.program import build_program
-from kernels.passes.layout import Layout
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Target, plan_stages
 from kernels.quantity import Quantity
@@ -55,7 +54,13 @@ def test_equal_nodes_are_one_node(graph: Graph):
 
 @pytest.mark.parametrize(
     ("fn", "left", "right", "kept"),
-    [("add", "x", 0, "x"), ("add", 0, "x", "x"), ("sub", "x", 0, "x"), ("mul", "x", 1, "x"), ("div", "x", 1, "x")],
+    [
+        ("add", "x", 0, "x"),
+        ("add", 0, "x", "x"),
+        ("sub", "x", 0, "x"),
+        ("mul", "x", 1, "x"),
+        ("div", "x", 1, "x"),
+    ],
 )
 def test_identities_fold(graph: Graph, fn: str, left, right, kept: str):
     nodes = [graph.load(v) if isinstance(v, str) else graph.const(v) for v in (left, right)]
@@ -155,7 +160,9 @@ def test_a_one_hot_row_adds_up_to_its_element(graph: Graph):
 
 def test_a_comparison_with_another_column_is_no_label(graph: Graph):
     label = graph.map("eq", graph.add(Index(axis="n_cols")), graph.load("weight"))
-    root = graph.add(Reduce(fn="sum", arg=graph.map("where", label, graph.load("count"), graph.const(0)), axes=COLS))
+    root = graph.add(
+        Reduce(fn="sum", arg=graph.map("where", label, graph.load("count"), graph.const(0)), axes=COLS)
+    )
     after, names = close_one_hot_sums(graph, [root])
     assert isinstance(after.nodes[names[root]], Reduce)
 
@@ -260,4 +267,6 @@ def test_reductions_over_part_of_a_kernels_columns_are_refused(graph: Graph):
     x = graph.load("x")
     rows = graph.add(Reduce(fn="sum", arg=x, axes=ROWS))
     with pytest.raises(Unsupported):
-        build_program(graph, [(output(), graph.map("sub", x, rows), ())], Layout((), (*ROWS, *COLS)), host=False)
+        build_program(
+            graph, [(output(), graph.map("sub", x, rows), ())], Layout((), (*ROWS, *COLS)), host=False
+        )

@@ -46,7 +46,9 @@ def test_a_number_that_follows_the_environment_is_fitted(formula, text):
     values = [formula(e) for e in ENVIRONMENTS]
     found = fit(values, ENVIRONMENTS, AXES)
     assert found is not None
-    assert all(math.isclose(found.value(e), v, rel_tol=1e-6) for e, v in zip(ENVIRONMENTS, values, strict=True))
+    assert all(
+        math.isclose(found.value(e), v, rel_tol=1e-6) for e, v in zip(ENVIRONMENTS, values, strict=True)
+    )
     assert found.text() == text
 
 
@@ -56,14 +58,24 @@ def test_a_number_without_a_closed_form_is_refused(formula):
 
 
 def test_a_scalar_whose_default_is_zero_is_fitted():
-    environments = [{"n_cols": 29, "s": 0.0}, {"n_cols": 37, "s": 0.0}, {"n_cols": 29, "s": 0.125}, {"n_cols": 29, "s": 0.3125}]
+    environments = [
+        {"n_cols": 29, "s": 0.0},
+        {"n_cols": 37, "s": 0.0},
+        {"n_cols": 29, "s": 0.125},
+        {"n_cols": 29, "s": 0.3125},
+    ]
     found = fit([2 * e["s"] for e in environments], environments, ["n_cols"])
     assert found is not None
     assert found.value({"n_cols": 29, "s": 3.0}) == 6.0
 
 
 def test_eps_rounded_to_fp32_is_still_eps():
-    environments = [{"n": 13, "eps": 1e-6}, {"n": 31, "eps": 1e-6}, {"n": 13, "eps": 0.75e-6}, {"n": 13, "eps": 0.625e-6}]
+    environments = [
+        {"n": 13, "eps": 1e-6},
+        {"n": 31, "eps": 1e-6},
+        {"n": 13, "eps": 0.75e-6},
+        {"n": 13, "eps": 0.625e-6},
+    ]
     found = fit([9.99999997475e-07, 9.99999997475e-07, 7.5e-7, 6.25e-7], environments, ["n"])
     assert found is not None
     assert found.names == {"eps"}

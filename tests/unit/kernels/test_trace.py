@@ -54,7 +54,10 @@ def test_an_axis_that_a_scalar_divides_is_tied_to_it():
     ("source", "fixed"),
     [
         ("def f(x, p=2.0):\n    return x.abs() ** p\n", {"p": "2.0"}),
-        ("def f(x, approximate='tanh'):\n    return F.gelu(x, approximate=approximate)\n", {"approximate": "'tanh'"}),
+        (
+            "def f(x, approximate='tanh'):\n    return F.gelu(x, approximate=approximate)\n",
+            {"approximate": "'tanh'"},
+        ),
         ("def f(x, square=True):\n    return x * x if square else x\n", {"square": "True"}),
         ("def f(x, n=2):\n    for _ in range(n):\n        x = x * x\n    return x\n", {"n": "2"}),
     ],
@@ -91,7 +94,10 @@ def test_a_modules_parameters_are_learnable_tensors():
         "        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight\n"
     )
     op = traced(source, "Norm", kind="module").op
-    assert [(t.name, t.learnable, t.init) for t in op.tensors] == [("x", False, None), ("weight", True, "ones")]
+    assert [(t.name, t.learnable, t.init) for t in op.tensors] == [
+        ("x", False, None),
+        ("weight", True, "ones"),
+    ]
     assert [(s.name, s.default) for s in op.scalars] == [("eps", 1e-6)]
 
 
