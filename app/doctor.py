@@ -56,17 +56,14 @@ async def _runner(console: Console) -> bool:
         sys.executable, "-m", "runners", "--environment",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=child_environment(),
     )  # fmt: skip
+    stderr = b""
     try:
         stdout, stderr = await asyncio.wait_for(process.communicate(), RUNNER_TIMEOUT_S)
         environment = Environment.model_validate_json(stdout)
     except (TimeoutError, ValidationError) as error:
         if process.returncode is None:
             process.kill()
-        last = (
-            stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            if not isinstance(error, TimeoutError)
-            else ["no answer"]
-        )
+        last = stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [type(error).__name__]
         _line(
             console, False, "runner", f"python -m runners doesn't answer ({' '.join(last)}): run make setup"
         )

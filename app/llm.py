@@ -295,7 +295,7 @@ def _litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
-    litellm.telemetry = False
+    litellm.telemetry = False  # pyright: ignore[reportAttributeAccessIssue] - it is read, and not declared
     litellm.suppress_debug_info = True
     # Its loggers print whole requests on errors.
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Callable
 
 from kernels.derivation import Derivation, Rule, Step, Unsupported
 from kernels.module_style import ModuleStyle
@@ -18,7 +19,7 @@ from kernels.passes.rewrite import copy, reachable, rebuild
 from kernels.passes.rewrite import renamed as with_names
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Stage, Target, plan_stages
-from kernels.passes.values import Coordinates, Value, unrolled
+from kernels.passes.values import Value, coordinates, element, unrolled
 from kernels.printer import print_module
 from kernels.record import Record
 from kernels.row_program import Load, Map, Node, Reduce, Tensor
@@ -26,6 +27,7 @@ from kernels.schedules import choose_schedule
 from kernels.traced import TracedOp
 
 MAX_SAVED_ROWS = 16
+Transform = Callable[[Graph, list[int]], tuple[Graph, dict[int, int]]]
 
 
 def derive(traced: TracedOp, *, wide_rows: bool = False) -> Derivation:
@@ -64,7 +66,7 @@ class Deriver:
         lowered = lower(self.traced)
         self.graph = lowered.graph
         self.outputs = self._named_outputs(lowered)
-        self.gradients = {n: v for n, v in lowered.gradients.items()}
+        self.gradients = dict(lowered.gradients)
         self._rename_tangents()
         self._apply(close_one_hot_sums, "one-hot sums", "a sum over a one-hot row is its element")
         self._merge_sums()
@@ -105,11 +107,10 @@ class Deriver:
         renamed = Graph(tensors, self.graph.axes)
         old = self.graph
         mapping: dict[int, int] = {}
-        for index, node in enumerate(old.nodes):
+        for index, found in enumerate(old.nodes):
             renamed.line = old.lines[index]
-            if isinstance(node, Load):
-                node = node.model_copy(update={"tensor": names.get(node.tensor, node.tensor)})
-            mapping[index] = copy(renamed, with_names(node, mapping))
+            update = {"tensor": names.get(found.tensor, found.tensor)} if isinstance(found, Load) else {}
+            mapping[index] = copy(renamed, with_names(found.model_copy(update=update), mapping))
         self.graph = renamed
         self._rename_values(mapping)
 
@@ -126,13 +127,13 @@ class Deriver:
         values = [*self.outputs.values(), *self.gradients.values()]
         return [n for v in values for n in v.elements.values()]
 
-    def _apply(self, transform, rule: str, note: str) -> None:  # type: ignore[no-untyped-def]
-        before = list(self.graph.nodes)
+    def _apply(self, transform: Transform, rule: str, note: str) -> None:
+        """Run one pass, and note it when it changed how many values are computed."""
         live = len(reachable(self.graph, self._roots()))
         self.graph, names = transform(self.graph, self._roots())
         self._rename_values(names)
         after = len(reachable(self.graph, self._roots()))
-        if [self.graph.nodes[i] for i in range(len(self.graph.nodes))] != before and after != live:
+        if after != live:
             self.rules.append(Rule(rule=rule, note=f"{note} ({live} values became {after})"))
 
     def _merge_sums(self) -> None:
@@ -145,22 +146,13 @@ class Deriver:
 
     # --- programs ---
 
-    def _at(
-        self, value: Value, dims: tuple[tuple[str, ...], ...], at: Coordinates
-    ) -> tuple[tuple[str, int], ...]:
-        """Coordinates of a value's element, on the axes of the tensor it is written to."""
-        own = unrolled(self.graph, dims)
-        return tuple(zip(own, at, strict=True))
-
-    def _targets(self, name: str, value: Value, tensor: Tensor) -> list[Target]:
-        targets: list[Target] = []
-        for at, node in value.elements.items():
-            if not at and unrolled(self.graph, tensor.dims):
-                raise Unsupported(
-                    f"{name} is the same for all parts of its axis", needed="a value for each part"
-                )
-            targets.append(Target(tensor, node, self._at(value, tensor.dims, at) if at else ()))
-        return targets
+    def _targets(self, value: Value, tensor: Tensor) -> list[Target]:
+        """One target for each combination of coordinates on the tensor's unrolled axes."""
+        names = unrolled(self.graph, tensor.dims)
+        return [
+            Target(tensor, element(self.graph, value, tensor.dims, at), tuple(zip(names, at, strict=True)))
+            for at in coordinates(self.graph, tensor.dims)
+        ]
 
     def _output_dims(self, name: str, value: Value) -> tuple[tuple[str, ...], ...]:
         tangent = self.graph.tensors.get(f"d{name}")
@@ -176,7 +168,7 @@ class Deriver:
                 kind="output",
                 like=self._like(),
             )
-            targets += self._targets(name, value, tensor)
+            targets += self._targets(value, tensor)
         targets += [Target(tensor, node) for node, tensor in self.saved_statistics.items()]
         return plan_stages(self.graph, targets)
 
@@ -235,7 +227,7 @@ class Deriver:
                 like=spec.name,
             )
             renamed = Value(value.dims, {a: names[n] for a, n in value.elements.items()})
-            targets += self._targets(f"d{name}", renamed, tensor)
+            targets += self._targets(renamed, tensor)
         return plan_stages(graph, targets)
 
     def _with_loads(self, replaced: dict[int, Tensor], roots: list[int]) -> tuple[Graph, dict[int, int]]:

@@ -72,7 +72,8 @@ class KernelText:
             call = {"sum": "tl.cumsum", "prod": "tl.cumprod"}[found.fn]
             reverse = ", reverse=True" if found.reverse else ""
             return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis}{reverse})", ATOM)
-        assert isinstance(found, Map), found
+        if not isinstance(found, Map):
+            raise TypeError(f"a {found.kind} can't be written in place")
         return self._map(found)
 
     def _const(self, value: float) -> Text:
@@ -82,6 +83,12 @@ class KernelText:
         if name:
             self.constants.add(name)
             return Text(name if value > 0 else f"-{name}", ATOM if value > 0 else UNARY)
+        return Text(number_text(value), ATOM if value >= 0 else UNARY)
+
+    def _number(self, node: int) -> Text:
+        """A constant as digits, even where it has a name."""
+        found = self.program.nodes[node]
+        value = found.value if isinstance(found, Const) else math.nan
         return Text(number_text(value), ATOM if value >= 0 else UNARY)
 
     def _float(self, node: int) -> str:
@@ -127,9 +134,7 @@ class KernelText:
             if node.fn in ("add", "mul"):
                 left, right = right, left
             else:
-                value = self.program.nodes[node.args[0]]
-                assert isinstance(value, Const)
-                left = Text(number_text(value.value), ATOM if value.value >= 0 else UNARY)
+                left = self._number(node.args[0])
         if node.fn in ("lt", "le", "gt", "ge", "eq", "ne"):
             return Text(f"{left.at(OR)} {symbol} {right.at(OR)}", level)
         # a - (b + c) and a / (b * c) need their parentheses; so does a * (b / c), to keep the rounding.

@@ -90,7 +90,8 @@ class HostText:
         args = [self.write(a) for a in node.args]
         axes = max((a for _, a in args), key=len)
         texts: list[Text] = []
-        for text, own in args:
+        for written, own in args:
+            text = written
             if own and own != axes:
                 if not set(own) <= set(axes):
                     raise Unsupported("small tensors with different axes are combined outside a kernel")

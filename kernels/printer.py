@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import textwrap
 
+from kernels.call_signature import call_order
 from kernels.derivation import Derivation
+from kernels.function_printer import print_function
 from kernels.helpers import CONSTANTS, helper_sources
-from kernels.host_printer import PrintedStep, WrapperPrinter, call_order, print_function
 from kernels.kernel_printer import KernelPrinter
 from kernels.module_style import ModuleStyle
+from kernels.wrapper_printer import WrapperPrinter
+from kernels.wrapper_tensors import PrintedStep
 
 __all__ = ["call_order", "kernel_names", "print_module"]
 

@@ -188,7 +188,7 @@ def _fit_scalar(
     best: Factor | None = None
     for power in POWERS:
         if ratios[first] <= 0 or ratios[second] <= 0:
-            if power != 1.0 and power != -1.0:
+            if power not in (1.0, -1.0):
                 continue
             r1, r2 = ratios[first] ** power, ratios[second] ** power
         else:

@@ -26,6 +26,7 @@ class Signature:
     outputs: int = 1
     row_output: bool = False
     same_dtype: bool = False
+    integer_output: bool = False
 
     @classmethod
     def of(cls, profile: KernelProfile, order: Sequence[str], outputs: Sequence[Operand]) -> Signature:
@@ -55,6 +56,7 @@ class Signature:
             scalars=tuple(scalar for scalar in op.scalars if scalar.name in order),
             outputs=len(outputs),
             row_output=any(operand.role != "full" for operand in outputs),
+            integer_output=any(operand.dtype in ("int64", "bool") for operand in outputs),
             same_dtype=all(operand.dtype == "same as input" for operand in outputs),
         )
 

@@ -51,6 +51,7 @@ def unit_test_file(
         strided_shapes=_shapes(STRIDED_ROWS, signature, multiples),
         row_output=signature.row_output,
         same_dtype=signature.same_dtype,
+        integer_output=signature.integer_output,
         other_constructor_arguments=constructor_arguments(signature, reference, other=True),
         parameter_targets=", ".join(f"{t.name}1" for t in signature.parameters)
         + ("," if len(signature.parameters) == 1 else ""),

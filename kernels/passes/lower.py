@@ -1,7 +1,7 @@
 """From a traced joint graph to one expression graph over named axes. Pure.
 
-Views and broadcasts vanish here; ATen operations become the row program's functions (aten_elementwise.py),
-named-axis rewrites (aten_shapes.py) and reductions (aten_reductions.py). Casts that the reference doesn't write are
+Views and broadcasts vanish here; ATen operations become the row program's functions (aten_elementwise.py and
+aten_activations.py), named-axis rewrites (aten_shapes.py, aten_slices.py, aten_joins.py) and reductions. Casts that the reference doesn't write are
 dropped: everything is fp32 and rounded at the store.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kernels.derivation import Unsupported
-from kernels.passes import aten_elementwise
+from kernels.passes.aten import ELEMENTWISE, STRUCTURAL
+from kernels.passes.aten_elementwise import num
 from kernels.passes.graph import Graph
 from kernels.passes.values import Refine, Value, broadcast, coordinates, element
 from kernels.quantity import Quantity
 from kernels.row_program import Axis, Cast, Tensor
-from kernels.traced import Arg, LiteralArg, NodeArg, QuantityArg, TracedNode, TracedOp, references
+from kernels.traced import Arg, ListArg, LiteralArg, NodeArg, QuantityArg, TracedNode, TracedOp, references
 
 ROWS = "n_rows"
 PRIMES = (101, 103, 107, 109, 113, 127, 131)
@@ -98,8 +99,18 @@ class Lowering:
 
     def shape(self, arg: Arg) -> tuple[Quantity, ...]:
         """The traced shape of a node argument."""
-        assert isinstance(arg, NodeArg)
-        return self.traced.nodes[arg.id].shape
+        return self.node(arg).shape
+
+    def node(self, arg: Arg) -> TracedNode:
+        """The traced node that an argument refers to."""
+        if not isinstance(arg, NodeArg):
+            raise Unsupported("a number where a tensor is expected")
+        return self.traced.nodes[arg.id]
+
+    @staticmethod
+    def items(arg: Arg) -> tuple[Arg, ...]:
+        """The items of a list argument; a single argument is a list of one."""
+        return arg.items if isinstance(arg, ListArg) else (arg,)
 
     def value(self, arg: Arg) -> Value:
         """An argument as a value: a node's, or a number."""
@@ -138,9 +149,6 @@ class Lowering:
     # --- the walk ---
 
     def run(self) -> Lowered:
-        from kernels.passes import aten_losses, aten_reductions, aten_shapes
-
-        tables = (aten_shapes.RULES, aten_reductions.RULES, aten_losses.RULES)
         self.values = [None] * len(self.traced.nodes)
         # The forward first: an incoming gradient takes the axes of its result.
         late = self._after_tangents()
@@ -150,7 +158,7 @@ class Lowering:
         ]:
             self.graph.line = node.line
             try:
-                self.values[node.id] = self._lower(node, tables)
+                self.values[node.id] = self._lower(node)
             except Unsupported as error:
                 where = error.where or source_line(self.traced, node.line)
                 raise Unsupported(
@@ -176,24 +184,22 @@ class Lowering:
         return late
 
     def _result(self, node: int | None) -> Value:
-        assert node is not None
-        value = self.values[node]
+        value = None if node is None else self.values[node]
         if not isinstance(value, Value):
             raise Unsupported("an output consists of several parts")
         return value
 
-    def _lower(self, node: TracedNode, tables: tuple) -> Value | tuple[Value, ...] | None:  # type: ignore[type-arg]
+    def _lower(self, node: TracedNode) -> Value | tuple[Value, ...] | None:  # type: ignore[type-arg]
         if node.op == "input":
             return self._load(node.name)
         if node.op == "tangent":
             return self._tangent(node)
         if node.op == "aten._to_copy.default":
             return self._cast(node)
-        if node.op in aten_elementwise.RULES:
+        if node.op in ELEMENTWISE:
             return self.elementwise(node)
-        for table in tables:
-            if node.op in table:
-                return table[node.op](self, node)
+        if node.op in STRUCTURAL:
+            return STRUCTURAL[node.op](self, node)
         raise Unsupported(
             f"{node.op.removeprefix('aten.').split('.')[0]} is outside the rules",
             needed=f"a rule for {node.op}",
@@ -272,8 +278,7 @@ class Lowering:
         return value
 
     def _dtype(self, arg: Arg) -> str:
-        assert isinstance(arg, NodeArg)
-        return self.traced.nodes[arg.id].dtype
+        return self.node(arg).dtype
 
     def _primary(self) -> str:
         """The input whose dtype "the dtype under test" is: the first floating-point one that isn't learnable."""
@@ -283,7 +288,7 @@ class Lowering:
     # --- element-wise ---
 
     def elementwise(self, node: TracedNode) -> Value:
-        rule = aten_elementwise.RULES[node.op]
+        rule = ELEMENTWISE[node.op]
         operands: list[Value] = []
         plan: list[int | bool | None] = []  # position among the operands, a literal flag, or nothing
         for arg in node.args:
@@ -320,10 +325,6 @@ class Lowering:
             for at in coordinates(self.graph, dims)
         }
         return Value(dims, elements)
-
-
-def num(graph: Graph, node: int) -> int:
-    return aten_elementwise.num(graph, node)
 
 
 def _is_number(value: object) -> bool:

@@ -37,11 +37,10 @@ def value_names(program: RowProgram, taken: set[str], statements: set[int] | Non
         bases[index] = _wanted(program, index, bases)
     used = set(RESERVED) | set(taken)
     names: dict[int, str] = {}
-    for index, wanted in bases.items():
+    for index, base in bases.items():
         if statements is not None and index not in statements:
             continue
-        if keyword.iskeyword(wanted) or wanted in RESERVED:
-            wanted += "_value"
+        wanted = f"{base}_value" if keyword.iskeyword(base) or base in RESERVED else base
         name, count = wanted, 2
         while name in used:
             name, count = f"{wanted}_{count}", count + 1

@@ -52,8 +52,7 @@ def choose_padding(program: RowProgram) -> Padding:
         )
         if best is None or len(masked) < len(best.masked):
             best = Padding(fill, masked)
-    assert best is not None
-    return best
+    return best or Padding({}, frozenset())
 
 
 class _OfTheRow(float):

@@ -106,7 +106,7 @@ def _statistics(
 
     frontier: set[int] = set()
     seen: set[int] = set()
-    stack = [g for g in gradients]
+    stack = list(gradients)
     while stack:
         node = stack.pop()
         if node in seen or node in kept:

@@ -190,7 +190,8 @@ def _reduction(
 ) -> None:
     """Plan one reduction over rows: an accumulator in the kernel, or a value a row and a sum on the host."""
     found = graph.nodes[node]
-    assert isinstance(found, Reduce)
+    if not isinstance(found, Reduce):
+        raise TypeError(f"node {node} is no reduction")
     rows, cols = set(layout.rows), set(layout.cols)
     varies = graph.axes_of[found.arg] & cols
     reduced = set(found.axes) & cols

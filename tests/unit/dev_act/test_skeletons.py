@@ -254,9 +254,20 @@ def test_reference_that_does_not_parse_is_an_error_with_its_line() -> None:
 def test_scalar_that_is_built_into_the_kernel_is_offered_nowhere() -> None:
     built_in = Signature.of(kernel_profile(GATE), ["a", "b"], operands("full"))
     assert functional_code(kernel_profile(GATE), built_in).startswith("def liger_soft_gate(a, b):")
-    assert "cap" not in module_file(kernel_profile(GATE), built_in, conventions())
+    assert "self.cap" not in module_file(kernel_profile(GATE), built_in, conventions())
 
 
 def test_kernel_that_lacks_a_tensor_is_an_error() -> None:
     with pytest.raises(ValueError, match="the kernel takes a but the op names a, b, cap"):
         Signature.of(kernel_profile(GATE), ["a"], operands("full"))
+
+
+def test_integer_results_take_no_part_in_the_backward() -> None:
+    outputs = [*operands("full"), Operand(name="index", role="full", shape="", dtype="int64")]
+    mixed = Signature.of(kernel_profile(RELU_SQUARED), ["x"], outputs)
+    text = unit_test_file(
+        kernel_profile(RELU_SQUARED), mixed, conventions(), reference_in_test(RELU_SQUARED, "torch_ref"), {}
+    )
+    ast.parse(text)
+    assert text.count("torch.equal(torch_part, liger_part)") == 3
+    assert text.count("liger_output = [part for part in liger_output if part.is_floating_point()]") == 3

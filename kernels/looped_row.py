@@ -1,0 +1,138 @@
+"""The looped row: one loop over the columns for each level of reductions, for rows wider than a block. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels.row_program import Map, Reduce, RowProgram, Store, operands
+
+if TYPE_CHECKING:
+    from kernels.kernel_statements import KernelStatements
+
+INDENT = "    "
+
+
+def looped_row(kernel: KernelStatements) -> list[str]:
+    """One loop over the columns for each level of reductions; values are computed again in each, rows stay."""
+    nodes = kernel.program.nodes
+    levels, online = loop_levels(kernel.program)
+    kernel.offsets.sizes["n_cols"] = None
+    lines = ["row_idx = tl.program_id(0).to(tl.int64)", ""]
+    wide_stores = [
+        s for s in kernel.program.stores if set(kernel.program.tensor(s.tensor).axes) & kernel.cols
+    ]
+    for level in range(max(levels, default=0) + 1):
+        reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
+        stores = [s for s in wide_stores if _available(kernel.program, s.value, levels) == level]
+        narrow = [
+            i
+            for i in range(len(nodes))
+            if not kernel.axes[i] & kernel.cols and not isinstance(nodes[i], Reduce)
+        ]
+        lines += kernel.statements([i for i in narrow if levels[i] == level])
+        if reduces or stores:
+            lines += [*_column_loop(kernel, reduces, stores, online), ""]
+    narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
+    return [*lines, *kernel.stores(narrow_stores), *kernel.partial_stores()]
+
+
+def _column_loop(
+    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int]
+) -> list[str]:
+    """A loop that accumulates some reductions, a vector each, and what follows it. `online`: sum -> its maximum."""
+    nodes = kernel.program.nodes
+    before: list[str] = []
+    inside: list[str] = []
+    after: list[str] = []
+    roots = [nodes[i].arg for i in reduces if i not in online]  # type: ignore[union-attr]
+    for i, node in [(i, n) for i, n in enumerate(nodes) if i in reduces and isinstance(n, Reduce)]:
+        name = kernel.text.names[i]
+        argument = kernel.masked_argument(i, node)
+        if i in online.values():
+            continue  # kept together with its sum, below
+        if i in online:
+            largest = kernel.text.names[online[i]]
+            value = kernel.masked_argument(online[i], nodes[online[i]])  # type: ignore[arg-type]
+            kernel.text.constants.add("LOWEST")
+            before.append(f"{largest}_acc = tl.full((BLOCK_SIZE,), LOWEST, dtype=tl.float32)")
+            before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
+            inside.append(f"{largest}_new = tl.maximum({largest}_acc, {value})")
+            rescaled = f"{name}_acc * tl.exp({largest}_acc - {largest}_new)"
+            inside.append(f"{name}_acc = {rescaled} + tl.exp({value} - {largest}_new)")
+            inside.append(f"{largest}_acc = {largest}_new")
+            after.append(f"{largest} = tl.max({largest}_acc, axis=0)")
+            after.append(f"{name} = tl.sum({name}_acc * tl.exp({largest}_acc - {largest}), axis=0)")
+            continue
+        if node.fn == "sum":
+            before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
+            inside.append(f"{name}_acc += {argument}")
+        else:
+            sign = "-" if node.fn == "max" else ""
+            before.append(f'{name}_acc = tl.full((BLOCK_SIZE,), {sign}float("inf"), dtype=tl.float32)')
+            nan = "" if kernel.nan_is_seen_elsewhere(i) else ", propagate_nan=tl.PropagateNan.ALL"
+            inside.append(f"{name}_acc = tl.{node.fn}imum({name}_acc, {argument}{nan})")
+        after.append(f"{name} = {kernel.reduced(i, node, f'{name}_acc')}")
+    needed = _wide_ancestors(kernel, roots + [s.value for s in stores])
+    body = [
+        "col_offsets = start + tl.arange(0, BLOCK_SIZE)",
+        "mask = col_offsets < n_cols",
+        *kernel.statements(sorted(needed)),
+        *inside,
+        *kernel.stores(stores),
+    ]
+    return [
+        *before,
+        "for start in range(0, n_cols, BLOCK_SIZE):",
+        *(INDENT + line for line in body),
+        *after,
+    ]
+
+
+def _available(program: RowProgram, node: int, levels: list[int]) -> int:
+    return levels[node] + (1 if isinstance(program.nodes[node], Reduce) else 0)
+
+
+def _wide_ancestors(kernel: KernelStatements, roots: list[int]) -> set[int]:
+    """Values of the columns that the roots are made of: what a loop computes again."""
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in found or not kernel.axes[node] & kernel.cols:
+            continue
+        found.add(node)
+        stack.extend(operands(kernel.program.nodes[node]))
+    return found
+
+
+def loop_levels(program: RowProgram) -> tuple[list[int], dict[int, int]]:
+    """For each node the loop that computes it, and the sums that run online: sum of exp(x - max) -> max.
+
+    Whatever needs a reduction comes one loop later. A sum of exponentials shares the loop of its own maximum.
+    """
+    levels: list[int] = []
+    online: dict[int, int] = {}
+    for index, node in enumerate(program.nodes):
+        largest = own_maximum(program, node)
+        if largest is not None and largest not in online.values():
+            online[index] = largest
+            levels.append(levels[largest])
+            continue
+        ready = [levels[o] + (1 if isinstance(program.nodes[o], Reduce) else 0) for o in operands(node)]
+        levels.append(max(ready, default=0))
+    return levels, online
+
+
+def own_maximum(program: RowProgram, node: object) -> int | None:
+    """The maximum m of `sum(exp(x - m))` when m is the maximum of that x."""
+    if not isinstance(node, Reduce) or node.fn != "sum":
+        return None
+    inner = program.nodes[node.arg]
+    if not isinstance(inner, Map) or inner.fn != "exp":
+        return None
+    shifted = program.nodes[inner.args[0]]
+    if not isinstance(shifted, Map) or shifted.fn != "sub":
+        return None
+    value, largest = shifted.args
+    found = program.nodes[largest]
+    return largest if isinstance(found, Reduce) and found.fn == "max" and found.arg == value else None

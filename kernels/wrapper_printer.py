@@ -1,0 +1,269 @@
+"""Print a wrapper: it allocates, launches the kernels of one direction, and adds up their partial sums. Pure."""
+
+from __future__ import annotations
+
+from kernels.derivation import Unsupported
+from kernels.expressions import ATOM, Text
+from kernels.host_text import HostText
+from kernels.kernel_printer import RUNTIME_SIZES
+from kernels.passes.lower import ROWS
+from kernels.passes.names import stem
+from kernels.passes.program import group_axes
+from kernels.quantity import Quantity
+from kernels.row_program import RowProgram
+from kernels.schedules import (
+    COLUMN_BLOCK,
+    COLUMN_PROGRAMS,
+    COLUMN_WARPS,
+    COLUMNS_IN_FLIGHT,
+    LOOP_BLOCK,
+    LOOP_WARPS,
+    TILE_BLOCK,
+    TILE_ROWS,
+    TILE_WARPS,
+    flat_block,
+    tiles_columns,
+)
+from kernels.wrapper_tensors import PrintedStep, WrapperTensors
+
+INDENT = "    "
+
+
+class WrapperPrinter(WrapperTensors):
+    """Prints the wrapper of one direction: allocations, launches, and the host steps between them."""
+
+    def print(self) -> str:
+        lines: list[str] = []
+        if self.style.utils_module is None:
+            lines += [f"{stem(n)} = {stem(n)}.contiguous()" for n in self.given]
+        self.known = {}
+        for step in self.steps:
+            lines += self._kernel_step(step) if step.source else self._host_step(step)
+        lines.append(f"return {self._result_names()}")
+        return "\n".join([f"def {self.signature()}:", *(INDENT + line if line else "" for line in lines)])
+
+    def _result_names(self) -> str:
+        return ", ".join(stem(t.name) for t in self.results())
+
+    # --- launches ---
+
+    def _kernel_step(self, step: PrintedStep) -> list[str]:
+        program, source = step.program, step.printed
+        main = stem(self.main(program).name)
+        accumulated = list(dict.fromkeys(a.tensor for a in program.accumulates))
+        scattered = list(dict.fromkeys(s.tensor for s in program.scatters))
+        lines: list[str] = []
+        if step.schedule == "flat":
+            lines.append(f"n_elements = {main}.numel()")
+            count, grid = "n_elements", "triton.cdiv(n_elements, BLOCK_SIZE),"
+            settings = ["BLOCK_SIZE, num_warps = {}, {}".format(*flat_block(program))]
+            programs = "triton.cdiv(n_elements, BLOCK_SIZE)"
+        else:
+            lines += self._grid_sizes(program)
+            count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
+            settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
+            if step.schedule == "looped_row":
+                settings = [
+                    f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {LOOP_BLOCK}), {LOOP_WARPS}"
+                ]
+            if step.schedule == "tile":
+                settings = [
+                    f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
+                    f"BLOCK_ROWS = min({TILE_BLOCK * TILE_ROWS} // BLOCK_SIZE, triton.next_power_of_2(n_rows))",
+                    f"num_warps = {TILE_WARPS}",
+                ]
+                grid = "triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE)"
+            elif step.schedule == "row_block":
+                groups = group_axes(program)
+                tiled = tiles_columns(program)
+                if tiled:
+                    settings = []
+                    lines.append(
+                        f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {COLUMN_BLOCK}), {COLUMN_WARPS}"
+                    )
+                    lines.append("n_tiles = triton.cdiv(n_cols, BLOCK_SIZE)")
+                wanted = f"max(1, {COLUMNS_IN_FLIGHT} // max(n_cols, 1)) * get_sm_count({main}.device)"
+                if tiled:
+                    wanted = f"triton.cdiv({COLUMN_PROGRAMS} * get_sm_count({main}.device), n_tiles)"
+                grid, programs = "n_programs,", "n_programs"
+                if groups:
+                    total = self.shapes.size(groups)
+                    lines.append(f"n_groups = {self.size(total)}")
+                    settings += [
+                        "rows_per_group = n_rows // n_groups",
+                        f"programs_per_group = max(1, min(triton.cdiv({wanted}, n_groups), rows_per_group))",
+                        "rows_per_program = triton.cdiv(rows_per_group, programs_per_group)",
+                    ]
+                    lines.append("programs_per_group = 1")
+                    programs = "n_programs"
+                    settings.append("n_programs = n_groups * programs_per_group")
+                else:
+                    lines.append(f"n_programs = min({wanted}, n_rows)")
+                    settings.append("rows_per_program = triton.cdiv(n_rows, n_programs)")
+                if tiled:
+                    grid = "n_programs, n_tiles"
+        allocations = [
+            f"{stem(n)} = {self.empty(self.tensors[n], program)}"
+            for n in dict.fromkeys(s.tensor for s in program.stores)
+        ]
+        allocations += [
+            f"_{stem(n)} = torch.zeros({self.shape(self.tensors[n])}, dtype=torch.float32, device={main}.device)"
+            for n in scattered
+        ]
+        rounded = [f"{stem(n)} = _{stem(n)}{self.to_result(self.tensors[n])}" for n in scattered]
+        for name, axis in source.axis_sizes.items():
+            settings.insert(0, f"{name} = {self.size(self.axes[axis])}")
+        call = self._call(step, grid, main)
+        if not accumulated:
+            if len(self.steps) == 1 and not scattered:
+                guard = [f"if {count} == 0:", f"{INDENT}return {self._result_names()}"]
+                return [*allocations[:0], *self._ordered(allocations, lines), *guard, *settings, *call]
+            return [
+                *lines,
+                *allocations,
+                f"if {count} > 0:",
+                *(INDENT + x for x in (*settings, *call)),
+                *rounded,
+            ]
+        buffers, sums = self._partials(step, accumulated, main, programs)
+        if step.schedule == "row_block" and group_axes(program):
+            # The number of programs decides the buffer: settings come first.
+            body = [*lines[:-1], *allocations]
+            zero = [
+                f"if {count} == 0:",
+                *(INDENT + x for x in self._zeros(accumulated, main)),
+                f"{INDENT}return {self._result_names()}",
+            ]
+            return [*body, *zero, *settings, *buffers, *call, *sums]
+        if step.schedule == "flat":
+            settings, lines = [], [*lines, *settings]
+        return [
+            *lines,
+            *allocations,
+            *buffers,
+            f"if {count} > 0:",
+            *(INDENT + x for x in (*settings, *call)),
+            *sums,
+        ]
+
+    @staticmethod
+    def _ordered(allocations: list[str], lines: list[str]) -> list[str]:
+        """Results are allocated first, unless their shapes need the sizes."""
+        early = [a for a in allocations if "n_rows" not in a and "n_cols" not in a]
+        return [*early, *lines, *(a for a in allocations if a not in early)]
+
+    def _zeros(self, accumulated: list[str], main: str) -> list[str]:
+        return [
+            f"{stem(n)} = torch.zeros({self.shape(self.tensors[n])}, dtype={self.result_dtype(self.tensors[n])}, device={main}.device)"
+            for n in accumulated
+        ]
+
+    def _grid_sizes(self, program: RowProgram) -> list[str]:
+        rows, cols = self.shapes.size(program.rows), self.shapes.size(program.cols)
+        # Shapes are read afresh: a variable of an earlier kernel may mean another size.
+        self.known = {}
+        lines = [f"n_cols = {self.shapes.text(cols)}", f"n_rows = {self._rows(program, rows)}"]
+        self.known = {rows.text(): "n_rows", cols.text(): "n_cols"}
+        return lines
+
+    def _rows(self, program: RowProgram, rows: Quantity) -> str:
+        if not program.rows:
+            return "1"
+        for tensor in self.shapes.tensors:
+            lead = 0
+            axes: list[str] = []
+            for dim in tensor.dims:
+                if axes == list(program.rows):
+                    break
+                axes += list(dim)
+                lead += 1
+            if axes == list(program.rows):
+                name = stem(tensor.name)
+                if lead == len(tensor.dims):
+                    return f"{name}.numel()"
+                return f"{name}.shape[:{lead - len(tensor.dims)}].numel()"
+        return self.shapes.text(rows)
+
+    def _call(self, step: PrintedStep, grid: str, main: str) -> list[str]:
+        source = step.printed
+        accumulated = {w.tensor for w in (*step.program.accumulates, *step.program.scatters)}
+        call = [f"{step.kernel}[({grid})]("]
+        call += [f"{INDENT}{'_' if n in accumulated else ''}{stem(n)}," for n in source.pointers]
+        call += [f"{INDENT}{self._scalar(s)}," for s in source.scalars]
+        call += [f"{INDENT}{self.shapes.number(q)}," for q in source.symbols.values()]
+        call += [f"{INDENT}{s}," for s in source.sizes if s in RUNTIME_SIZES]
+        call += [f"{INDENT}{s}={s}," for s in source.sizes if s not in RUNTIME_SIZES]
+        if step.schedule == "tile":
+            call.append(f"{INDENT}BLOCK_ROWS=BLOCK_ROWS,")
+        call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]
+        if self.style.device_context:
+            call = [f"with device_context({main}.device):", *(INDENT + line for line in call)]
+        return call
+
+    def _scalar(self, name: str) -> str:
+        spec = next(s for s in self.derivation.op.scalars if s.name == name)
+        return (
+            name if isinstance(spec.default, int) and not isinstance(spec.default, bool) else f"float({name})"
+        )
+
+    def _partials(
+        self, step: PrintedStep, accumulated: list[str], main: str, programs: str
+    ) -> tuple[list[str], list[str]]:
+        """Buffers of one part a program, and the sums over them."""
+        buffers, sums = [], []
+        groups = group_axes(step.program)
+        for name in accumulated:
+            tensor = self.tensors[name]
+            own = tuple(a for a in tensor.axes if a not in step.program.rows)
+            size = self.shapes.size(own)
+            scalar = size.same(Quantity())
+            parts = (
+                f"{programs} * n_tiles"
+                if step.schedule == "row_block" and tiles_columns(step.program)
+                else programs
+            )
+            shape = f"({parts},)" if scalar else f"({programs}, {self.size(size)})"
+            buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
+            text = f"_{stem(name)}"
+            if groups and set(tensor.axes) & set(step.program.rows):
+                text += f".view(n_groups, programs_per_group, {self.size(size)}).sum(dim=1)"
+            else:
+                text += ".sum(dim=0)" if not scalar else ".sum()"
+            if len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor)):
+                text += f".view({self.shape(tensor)})"
+            sums.append(f"{stem(name)} = {text}{self.to_result(tensor)}")
+        return buffers, sums
+
+    # --- host steps ---
+
+    def _host_step(self, step: PrintedStep) -> list[str]:
+        program = step.program
+        star = {stem(t.name) for t in program.tensors if self.shapes.star(t) and t.kind != "partial"}
+        mixed = any(ROWS in t.axes and t.kind == "partial" for t in program.tensors)
+        writer = HostText(program, self._host_number, frozenset(star if mixed else ()))
+        lines: list[str] = []
+        for store in sorted(program.stores, key=lambda s: s.value):
+            tensor = self.tensors[store.tensor]
+            text, axes = writer.write(store.value)
+            wanted = tensor.axes
+            written = text.text
+            if axes and set(axes) != set(wanted):
+                raise Unsupported(f"a small result with axes {axes} where {wanted} are wanted")
+            if axes != wanted and axes:
+                text = Text(f"{text.at(ATOM)}.permute({', '.join(str(axes.index(a)) for a in wanted)})", ATOM)
+                written = text.text
+            result = self.to_result(tensor)
+            if wanted and (len(wanted) != len(tensor.dims) or (mixed and self.shapes.star(tensor))):
+                result = f".view({self.shape(tensor)})" + result
+            lines.append(f"{stem(store.tensor)} = {text.at(ATOM) if result else written}{result}")
+            if not result:
+                writer.named[store.value] = (stem(store.tensor), axes)
+        return lines
+
+    def _host_number(self, quantity: Quantity) -> str:
+        if quantity.text() in self.known:
+            return self.known[quantity.text()]
+        if quantity.names <= {s.name for s in self.derivation.op.scalars}:
+            return quantity.text()
+        text = self.shapes.number(quantity).removeprefix("float(").removesuffix(")")
+        return f"({text})" if " " in text else text
