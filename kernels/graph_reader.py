@@ -66,6 +66,7 @@ class GraphReader:
         self.graphs, self.numbers, self.axes, self.fixed = graphs, numbers, axes, dict(fixed)
         self.ids: list[dict[Any, int]] = [{} for _ in graphs]
         self.fitted: dict[str, str] = {}
+        self.first_sequence: int | None = None
 
     def read(self, roles: Roles, multiples: Mapping[str, int], tied: Mapping[str, str]) -> TracedOp:
         nodes: list[TracedNode] = []
@@ -119,7 +120,7 @@ class GraphReader:
                 shape=self._shape([g.meta.get("val") for g in group]),
                 backward=first.meta.get("partitioner_tag") == "is_backward",
                 line=_line(first),
-                sequence=first.meta.get("seq_nr"),
+                sequence=self._sequence(first),
                 user_cast=target == "aten._to_copy.default"
                 and first.meta.get("partitioner_tag") == "is_forward",
                 name=name,
@@ -139,6 +140,14 @@ class GraphReader:
             questions=(*roles.questions, *self._fixed_questions(roles)),
             notes=tuple(f"{value} was fitted to {text}" for value, text in sorted(self.fitted.items())),
         )
+
+    def _sequence(self, node: torch.fx.Node) -> int | None:
+        """Autograd's number of the operation, counted from the first of this graph: its counter goes on between traces."""
+        number = node.meta.get("seq_nr")
+        if number is None:
+            return None
+        self.first_sequence = number if self.first_sequence is None else self.first_sequence
+        return number - self.first_sequence
 
     def _grad_names(self, roles: Roles) -> list[str]:
         """The exporter returns one gradient an input, None where none was asked for."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from runners.environment import current_environment
 from runners.jobs import run_job
 from runners.protocol import Job, Progress
+from runners.sandbox import remove_abandoned_scratch
 
 
 def main() -> int:
@@ -36,6 +37,7 @@ def main() -> int:
     except (ValidationError, OSError, ValueError) as error:
         print(f"not a job: {_first_line(error)}", file=sys.stderr)  # noqa: T201
         return 2
+    remove_abandoned_scratch()
     report = run_job(job, _print_progress, arguments.target_python).model_dump_json()
     if arguments.out:
         arguments.out.write_text(report)

@@ -29,6 +29,7 @@ from runners.protocol import Isolation
 OWN_ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = ["app", "agents", "kernels", "runners"]
 BOOT = Path(__file__).resolve().parent / "confined" / "boot.py"
+SCRATCH = "liger-bot-runner-"
 POLL_S = 0.05
 MAX_RESULT_BYTES = 64 * 1024**2
 MAX_LINE_CHARS = 4_000
@@ -85,14 +86,22 @@ class Ended:
 
 
 @contextlib.contextmanager
-def scratch_folder(prefix: str = "liger-bot-") -> Iterator[Path]:
+def scratch_folder() -> Iterator[Path]:
     """A private temporary folder, removed afterwards whatever a child left in it."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
     folder.chmod(0o711)  # the child may run as another user; it can't list its siblings
     try:
         yield folder
     finally:
         shutil.rmtree(folder, onerror=_make_removable)
+
+
+def remove_abandoned_scratch() -> None:
+    """Remove the temporary folders of runners that were killed before they could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        owner = folder.name.removeprefix(SCRATCH).split("-", 1)[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, onerror=_make_removable)
 
 
 def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> None:

@@ -38,8 +38,11 @@ F64_ARITHMETIC = re.compile(
 class Recorded:
     """One distinct launch: what a compiled kernel would be specialised on."""
 
-    def __init__(self, function: Any, bound: dict[str, Any], options: dict[str, Any], label: str) -> None:
-        self.function, self.options, self.label = function, options, label
+    def __init__(
+        self, function: Any, bound: dict[str, Any], options: dict[str, Any], label: str, grid: tuple[int, ...]
+    ) -> None:
+        self.function, self.options, self.label, self.grid = function, options, label, grid
+        self.integers: list[int | None] = []  # values of the arguments that stay arguments, in order
         self.signature: dict[str, str] = {}
         self.constants: dict[tuple[int, ...], Any] = {}
         self.attributes: dict[tuple[int, ...], Any] = {}
@@ -47,6 +50,8 @@ class Recorded:
         for position, parameter in enumerate(function.params):
             value = bound.get(parameter.name, parameter.default if parameter.has_default else None)
             self._argument(position, parameter, value)
+            if self.signature[parameter.name] != "constexpr":
+                self.integers.append(value if isinstance(value, int) else None)
 
     def _argument(self, position: int, parameter: Any, value: Any) -> None:
         name, path = parameter.name, (position,)
@@ -106,7 +111,8 @@ class Recorder:
             bound = dict(zip(function.arg_names, args, strict=False)) | {
                 k: v for k, v in kwargs.items() if k in function.arg_names
             }
-            recorded = Recorded(function, bound, options, recorder.label)
+            sizes: Any = grid(bound) if callable(grid) else grid
+            recorded = Recorded(function, bound, options, recorder.label, tuple(int(size) for size in sizes))
             recorder.launches.setdefault(recorded.key(), recorded)
 
         def tuned(tuner: Any, *args: Any, **kwargs: Any) -> None:
@@ -116,8 +122,8 @@ class Recorder:
         Autotuner.run = tuned  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def record(job: dict[str, Any]) -> list[Recorded]:
-    """Run the candidate's forward and backward at every width and dtype, recording launches."""
+def record(job: dict[str, Any], cases: list[dict[str, Any]]) -> list[Recorded]:
+    """Run the candidate's host code, forward and backward, on each case; return the distinct launches."""
     recorder = Recorder()
     if not torch.cuda.is_available():
         properties = types.SimpleNamespace(
@@ -130,14 +136,13 @@ def record(job: dict[str, Any]) -> list[Recorded]:
         )
         torch.cuda.get_device_properties = lambda *_args, **_kwargs: properties
     function = getattr(importlib.import_module(job["module"]), job["function_class"])
-    for case in job["cases"]:
+    for case in cases:
         recorder.label = case["label"]
         tensors = {}
         for spec in case["tensors"]:
             dtype = getattr(torch, spec["dtype"])
-            tensors[spec["name"]] = torch.zeros(spec["shape"], dtype=dtype).requires_grad_(
-                spec["requires_grad"]
-            )
+            value = torch.zeros(spec["shape"], dtype=dtype, device=case["device"])
+            tensors[spec["name"]] = value.requires_grad_(spec["requires_grad"])
         arguments = [
             tensors[name] if name in tensors else case["scalars"][name] for name in job["call_order"]
         ]
@@ -176,7 +181,10 @@ def compile_one(recorded: Recorded, arch: str) -> dict[str, Any]:
         result["warp_size"] = target(arch).warp_size
         if arch.startswith("sm_"):
             result |= _cubin_resources(compiled.asm["cubin"])
-            result["narrow_offsets"] = narrow_offsets(compiled.asm["ptx"])
+            threads = compiled.metadata.num_warps * target(arch).warp_size
+            result["overflows"] = overflowing_offsets(
+                compiled.asm["ptx"], recorded.grid, threads, recorded.integers
+            )
             if recorded.floats:
                 double = triton.compile(
                     recorded.source(fp64_scalars=True), target=target(arch), options=dict(recorded.options)
@@ -218,71 +226,116 @@ def _amd_resources(text: str) -> dict[str, int]:
 
 
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*)\s+(.+);")
-_MAX_ELEMENT_BYTES = 8
+_PARAMETER = re.compile(r"\[\w+_param_(\d+)\]")
+INT32_MAX = 2**31 - 1
 
 
-def narrow_offsets(ptx: str) -> int:
-    """Element offsets made from a 32-bit product of the program id: they overflow past 2^31 elements.
+def overflowing_offsets(
+    ptx: str, grid: tuple[int, ...], threads: int, parameters: list[int | None]
+) -> list[str]:
+    """32-bit operations on a program id whose result does not fit 32 bits at this launch, as PTX lines.
 
-    Follows %ctaid through 32-bit moves and additions to a multiplication, and that product to where it is scaled by an
-    element's size, which is where it becomes an address. A row index that is widened before it meets a stride is scaled
-    by more than that, and is fine.
+    Follows the largest value of every register from %ctaid, %tid, constants and the launch's integer arguments through
+    32-bit arithmetic; whatever else a register is made from makes it unknown, and unknown values are not judged.
     """
-    ids: set[str] = set()
-    products: set[str] = set()
-    widened: set[str] = set()
-    found = 0
+    largest: dict[str, int] = {}
+    from_program: set[str] = set()
+    found = []
     for line in ptx.splitlines():
         match = _INSTRUCTION.match(line)
         if not match:
             continue
         operation, operands = match[1], [part.strip() for part in match[2].split(",")]
         destination, sources = operands[0], operands[1:]
-        if any("%ctaid" in source for source in sources) or (
-            operation.startswith(("mov.b32", "mov.u32", "add.s32")) and ids & set(sources)
-        ):
-            ids.add(destination)
-        if (
-            operation.startswith(("mul.lo.s32", "mul.lo.u32", "mad.lo.s32", "mad.lo.u32", "shl.b32"))
-            and (ids | products) & set(sources[:2])
-        ) or (
-            operation.startswith(("add.s32", "or.b32", "mov.b32", "mov.u32", "sub.s32"))
-            and products & set(sources)
-        ):
-            products.add(destination)
-        elif operation.startswith("mul.wide") and products & set(sources):
-            found += _small(sources)
-        elif operation.startswith(("cvt.s64.s32", "cvt.u64.u32")) and products & set(sources):
-            widened.add(destination)
-        elif operation.startswith("shl.b64") and widened & set(sources):
-            found += sources[-1].isdigit() and 2 ** int(sources[-1]) <= _MAX_ELEMENT_BYTES
-        elif operation.startswith("mul.lo.s64") and widened & set(sources):
-            found += _small(sources)
+        value = _largest(operation, sources, largest, grid, threads, parameters)
+        if value is None or destination in sources:
+            largest.pop(destination, None)
+            from_program.discard(destination)
+            continue
+        if from_program & set(sources) or any("%ctaid" in source for source in sources):
+            from_program.add(destination)
+            # mul.wide and 64-bit operations have room; everything followed here is 32 bits wide.
+            if value > INT32_MAX and operation.startswith(("mul.lo", "mad.lo", "shl.b32")):
+                found.append(f"{line.strip()} reaches {value:,}")
+        largest[destination] = max(value, largest.get(destination, 0))
     return found
 
 
-def _small(sources: list[str]) -> bool:
-    return any(source.isdigit() and int(source) <= _MAX_ELEMENT_BYTES for source in sources)
+def _largest(
+    operation: str,
+    sources: list[str],
+    largest: dict[str, int],
+    grid: tuple[int, ...],
+    threads: int,
+    parameters: list[int | None],
+) -> int | None:
+    """The largest value of a 32-bit operation's result, or None when it is not known."""
+    if operation.startswith("ld.param") and (parameter := _PARAMETER.search(sources[0])):
+        index = int(parameter[1])
+        return parameters[index] if index < len(parameters) else None
+    values = [_operand(source, largest, grid, threads) for source in sources]
+    kind = operation.split(".", maxsplit=1)[0]
+    if not any(width in operation for width in (".s32", ".u32", ".b32")) or "wide" in operation:
+        return None
+    if kind == "and":
+        return min((value for value in values if value is not None), default=None)
+    if any(value is None or value < 0 for value in values):
+        return None
+    known = [value for value in values if value is not None]
+    if kind == "mov":
+        return known[0]
+    if kind in ("add", "or"):
+        return sum(known)
+    if kind == "mul" and ".lo" in operation:
+        return known[0] * known[1]
+    if kind == "mad" and ".lo" in operation:
+        return known[0] * known[1] + known[2]
+    if kind == "shl":
+        return known[0] << min(known[1], 32)
+    if kind == "shr":
+        return known[0] >> min(known[1], 32)
+    return None
+
+
+def _operand(source: str, largest: dict[str, int], grid: tuple[int, ...], threads: int) -> int | None:
+    if source.startswith("%ctaid."):
+        axis = "xyz".index(source[-1])
+        return (grid[axis] if axis < len(grid) else 1) - 1
+    if source.startswith("%tid."):
+        return threads - 1
+    if source.startswith("%"):
+        return largest.get(source)
+    try:
+        return int(source, 0)
+    except ValueError:
+        return None
 
 
 def main() -> None:
     job_file, result_file = sys.argv[1:]
     torch.set_num_threads(1)
     job = json.loads(Path(job_file).read_text())
-    report: dict[str, Any] = {"compiled": [], "error": None}
+    report: dict[str, Any] = {"compiled": [], "error": None, "large_error": None}
     launches: dict[bool, list[Recorded]] = {}
     for amd in sorted({not arch.startswith("sm_") for arch in job["archs"]}):
         # Host code asks which vendor it is on, e.g. to ask for fewer warps where a warp is 64 wide.
         torch.version.hip = "6.4" if amd else None
         try:
-            launches[amd] = record(job)
+            launches[amd] = record(job, job["cases"])
         except Exception as error:  # noqa: BLE001 - the candidate's host code failed; that is the finding
             report["error"] = f"{type(error).__name__}: {error}"
             report["traceback"] = traceback.format_exc()[-4000:]
     torch.version.hip = None
+    large: list[Recorded] = []
+    try:
+        large = record(job, [job["large_case"]])
+    except Exception as error:  # noqa: BLE001 - host code that can't run without memory; said in the verdict
+        report["large_error"] = f"{type(error).__name__}: {str(error)[:300]}"
     for arch in job["archs"]:
-        for recorded in launches.get(not arch.startswith("sm_"), []):
+        nvidia = arch.startswith("sm_")
+        for recorded in [*launches.get(not nvidia, []), *(large if nvidia else [])]:
             compiled = compile_one(recorded, arch)
+            compiled["large"] = recorded in large
             report["compiled"].append(compiled)
             print(f"compiled {arch} {compiled['kernel']} {compiled['label']}", flush=True)
     Path(result_file).write_text(json.dumps(report))

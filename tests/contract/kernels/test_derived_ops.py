@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agents.catalog.lookup import catalog
-from tests.contract.kernels.catalog_cases import BF16_TOLERANCE, Outcome, assert_close, run_catalog
+from kernels.derivation import Unsupported
+from tests.contract.kernels.catalog_cases import BF16_TOLERANCE, Outcome, assert_close, case, run_catalog
 
-# Outside the rules today; test_unsupported.py says how each is answered.
-UNSUPPORTED = {"cross_entropy_weighted", "embedding", "rope_partial", "sparsemax", "top_k_router"}
+# Its forward sorts, and its gradient needs a hand-written formula: answered with Unsupported.
+UNSUPPORTED = {"sparsemax"}
 # sin(x * exp(alpha)) at |argument| up to 30: its error is the argument's, 30 fp32 roundings, for us as for eager.
 ILL_CONDITIONED = {"snake_beta": 2e-5}
 CATEGORIES = sorted({known.category for known in catalog().ops.values()})
@@ -53,3 +54,8 @@ def test_bfloat16_keeps_the_references_own_casts(outcomes: dict[str, dict[str, O
     if "bfloat16" not in outcomes:
         outcomes["bfloat16"] = run_catalog(BF16, "bfloat16")
     assert_close(outcomes["bfloat16"][name], BF16_TOLERANCE)
+
+
+def test_sparsemax_is_refused_with_a_reason():
+    with pytest.raises(Unsupported, match="depends on the sizes"):
+        case(catalog().ops["sparsemax"].op)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import uuid
@@ -13,7 +15,16 @@ from pathlib import Path
 import pytest
 
 from runners.confinement import best_method, wrap
-from runners.sandbox import OWN_ROOT, Child, Ended, Limits, read_result, run_confined, scratch_folder
+from runners.sandbox import (
+    OWN_ROOT,
+    Child,
+    Ended,
+    Limits,
+    read_result,
+    remove_abandoned_scratch,
+    run_confined,
+    scratch_folder,
+)
 
 METHODS = ["bubblewrap", "namespaces", "limits"]
 STRONGEST = METHODS.index(best_method())
@@ -311,6 +322,26 @@ def test_scratch_is_removed_whatever_a_child_left_there() -> None:
         (folder / "a").chmod(0o500)
     assert not folder.exists()
     assert Path("/etc").exists()
+
+
+def test_scratch_of_a_killed_runner_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.run(
+        [sys.executable, "-S", "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    abandoned, live, foreign = (
+        tmp_path / name
+        for name in (f"liger-bot-runner-{gone}-x", f"liger-bot-runner-{os.getpid()}-x", "liger-bot-runner-y")
+    )
+    for folder in (abandoned, live, foreign):
+        (folder / "deep").mkdir(parents=True)
+    remove_abandoned_scratch()
+    assert sorted(tmp_path.iterdir()) == sorted([live, foreign])
 
 
 def test_as_another_user_the_commands_still_wrap(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runners.compile_only import Compiled, _hard_problems
-from runners.confined.compile_kernels import F64_ARITHMETIC, narrow_offsets
+from runners.confined.compile_kernels import F64_ARITHMETIC, overflowing_offsets
 from runners.occupancy import occupancy
 
 
@@ -28,43 +28,72 @@ def test_occupancy(arch: str, registers: int, shared: int, threads: int, blocks:
     assert (found.blocks, found.limit) == (blocks, limit)
 
 
-WIDE = """
+ROW_THEN_STRIDE = """
+    ld.param.b32 %r9, [k_param_2];
     mov.u32     %r1, %ctaid.x;
     cvt.s64.s32 %rd1, %r1;
+    cvt.s64.s32 %rd9, %r9;
     mul.lo.s64  %rd2, %rd1, %rd9;
     shl.b64     %rd3, %rd2, 1;
-    add.s64     %rd4, %rd8, %rd3;
 """
-NARROW = """
+NARROW_PRODUCT = """
+    ld.param.b32 %r9, [k_param_2];
     mov.u32     %r1, %ctaid.x;
     mul.lo.s32  %r2, %r1, %r9;
-    add.s32     %r3, %r2, %r8;
-    mul.wide.s32 %rd3, %r3, 2;
-    add.s64     %rd4, %rd8, %rd3;
+    mul.wide.s32 %rd3, %r2, 2;
 """
-NARROW_BY_SHIFT = """
+NARROW_SHIFT = """
     mov.u32     %r1, %ctaid.x;
     shl.b32     %r2, %r1, 12;
-    or.b32      %r3, %r2, %r8;
-    cvt.s64.s32 %rd1, %r3;
-    shl.b64     %rd3, %rd1, 2;
+    mov.u32     %r5, %tid.x;
+    or.b32      %r3, %r2, %r5;
+    mul.wide.s32 %rd3, %r3, 2;
 """
-PERSISTENT = """
+NARROW_MAD = """
+    ld.param.b32 %r9, [k_param_2];
     mov.u32     %r1, %ctaid.x;
-    mul.lo.s32  %r2, %r1, %r9;
-    cvt.s64.s32 %rd1, %r2;
-    mul.lo.s64  %rd2, %rd1, %rd9;
-    shl.b64     %rd3, %rd2, 1;
+    mad.lo.s32  %r2, %r1, %r9, %r4;
+    mad.lo.s32  %r3, %r1, %r9, 7;
+"""
+COLUMN_TILE = """
+    mov.u32     %r1, %ctaid.y;
+    shl.b32     %r2, %r1, 10;
+    mul.wide.u32 %rd1, %r2, 2;
+"""
+ROWS_A_PROGRAM = """
+    mov.u32     %r1, %ctaid.x;
+    shl.b32     %r2, %r1, 1;
+    mul.wide.u32 %rd1, %r2, 4;
+    mul.wide.u32 %rd2, %r2, 8192;
 """
 
 
 @pytest.mark.parametrize(
     ("ptx", "found"),
-    [(WIDE, 0), (NARROW, 1), (NARROW_BY_SHIFT, 1), (PERSISTENT, 0)],
-    ids=["wide", "narrow", "narrow by shift", "rows a program"],
+    [
+        (ROW_THEN_STRIDE, 0),
+        (NARROW_PRODUCT, 1),
+        (NARROW_SHIFT, 1),
+        (NARROW_MAD, 1),
+        (COLUMN_TILE, 0),
+        (ROWS_A_PROGRAM, 0),
+    ],
+    ids=[
+        "row widened first",
+        "narrow product",
+        "narrow shift",
+        "narrow mad",
+        "column tile",
+        "rows a program",
+    ],
 )
-def test_offsets_made_from_32_bit_products_are_found(ptx: str, found: int) -> None:
-    assert narrow_offsets(ptx) == found
+def test_offsets_that_overflow_at_this_launch_are_found(ptx: str, found: int) -> None:
+    """A million rows of 4096 columns: only what is really too large for 32 bits, not every 32-bit product."""
+    assert len(overflowing_offsets(ptx, (2**20, 4), 256, [None, None, 4096])) == found
+
+
+def test_nothing_overflows_at_a_small_launch() -> None:
+    assert overflowing_offsets(NARROW_PRODUCT, (1000,), 256, [None, None, 4096]) == []
 
 
 def test_double_precision_arithmetic_is_told_from_conversion() -> None:
@@ -89,7 +118,7 @@ def test_double_precision_arithmetic_is_told_from_conversion() -> None:
     [
         ({"num_warps": 32, "warp_size": 64}, "2048, at most 1024"),
         ({"f64_instructions": 3}, "double precision"),
-        ({"narrow_offsets": 2}, "overflow past 2^31"),
+        ({"overflows": ["mul.lo.s32 …"]}, "32 bits that overflow"),
         ({"shared": 300_000}, "does not fit"),
         ({"error": "CompilationError: no"}, "does not compile"),
         ({}, ""),

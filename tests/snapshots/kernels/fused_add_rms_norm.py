@@ -1,0 +1,181 @@
+import torch
+import triton
+import triton.language as tl
+
+
+def calculate_settings(n_cols):
+    BLOCK_SIZE = triton.next_power_of_2(n_cols)
+    if BLOCK_SIZE > 65536:
+        raise RuntimeError(f"a row of {n_cols} columns doesn't fit one block of 65536")
+    num_warps = 4
+    if BLOCK_SIZE >= 32768:
+        num_warps = 32 if torch.version.hip is None else 16
+    elif BLOCK_SIZE >= 8192:
+        num_warps = 16
+    elif BLOCK_SIZE >= 2048:
+        num_warps = 8
+    return BLOCK_SIZE, num_warps
+
+
+def get_sm_count(device):
+    # Programs that share the rows. Elsewhere (Triton's interpreter on a CPU) a few, so that partial sums are exercised.
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    if device.type == "xpu":
+        return torch.xpu.get_device_properties(device).gpu_eu_count
+    return 4
+
+
+@triton.jit
+def _fused_add_rms_norm_forward_kernel(
+    y0_ptr,
+    y1_ptr,
+    rstd_ptr,
+    X_ptr,
+    residual_ptr,
+    weight_ptr,
+    eps,
+    n_cols: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    s = x + r, y = w · s / √(mean(s²) + ε); returns (y, s)
+    """
+    eps = eps.to(tl.float32)
+    row_idx = tl.program_id(0).to(tl.int64)
+    col_offsets = tl.arange(0, BLOCK_SIZE)
+    mask = col_offsets < n_cols
+
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    residual = tl.load(residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    x_plus_residual = x + residual
+    total = tl.sum(x_plus_residual * x_plus_residual, axis=0)
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(total / n_cols + eps)
+    rounded_scaled = (rstd * x_plus_residual).to(X_ptr.dtype.element_ty).to(tl.float32)
+    tl.store(y0_ptr + row_idx * n_cols + col_offsets, weight * rounded_scaled, mask=mask)
+    tl.store(y1_ptr + row_idx * n_cols + col_offsets, x_plus_residual, mask=mask)
+    tl.store(rstd_ptr + row_idx, rstd)
+
+
+@triton.jit
+def _fused_add_rms_norm_backward_kernel(
+    dX_ptr,
+    dresidual_ptr,
+    dweight_ptr,
+    weight_ptr,
+    y1_ptr,
+    rstd_ptr,
+    dy0_ptr,
+    dy1_ptr,
+    X_ptr,
+    n_rows,
+    rows_per_program,
+    n_cols: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    rstd = rsqrt(sum((x + residual)²) / n_cols + eps)
+    dx = dy1 + rstd * weight * dy0 - sum(weight * dy0 * (x + residual)) * rstd * rstd * rstd / n_cols * (x +
+        residual)
+    dresidual = dy1 + rstd * weight * dy0 - sum(weight * dy0 * (x + residual)) * rstd * rstd * rstd / n_cols * (x
+        + residual)
+    dweight = sum(dy0 * round(rstd * (x + residual)))
+    """
+    row_start = tl.program_id(0).to(tl.int64) * rows_per_program
+    row_end = tl.minimum(row_start + rows_per_program, n_rows)
+    col_offsets = tl.arange(0, BLOCK_SIZE)
+    mask = col_offsets < n_cols
+
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for row_idx in range(row_start, row_end):
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
+        dy0 = tl.load(dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy0_scaled = weight * dy0
+        dot = tl.sum(dy0_scaled * y1, axis=0)
+        dy1 = tl.load(dy1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        shifted = dy1 + (rstd * dy0_scaled - dot * rstd * rstd * rstd / n_cols * y1)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
+        tl.store(dresidual_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
+        dweight_acc += dy0 * (rstd * y1).to(X_ptr.dtype.element_ty).to(tl.float32)
+
+    tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
+
+
+def fused_add_rms_norm_forward(X, residual, weight, eps):
+    X = X.contiguous()
+    residual = residual.contiguous()
+    weight = weight.contiguous()
+    y0 = torch.empty_like(X)
+    y1 = torch.empty_like(X)
+    rstd = torch.empty(X.shape[:-1], dtype=torch.float32, device=X.device)
+    n_cols = X.shape[-1]
+    n_rows = X.shape[:-1].numel()
+    if n_rows * n_cols == 0:
+        return y0, y1, rstd
+    BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    _fused_add_rms_norm_forward_kernel[(n_rows,)](
+        y0,
+        y1,
+        rstd,
+        X,
+        residual,
+        weight,
+        float(eps),
+        n_cols=n_cols,
+        BLOCK_SIZE=BLOCK_SIZE,
+        num_warps=num_warps,
+    )
+    return y0, y1, rstd
+
+
+def fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd):
+    dy0 = dy0.contiguous()
+    dy1 = dy1.contiguous()
+    X = X.contiguous()
+    weight = weight.contiguous()
+    y1 = y1.contiguous()
+    rstd = rstd.contiguous()
+    n_cols = weight.shape[-1]
+    n_rows = y1.shape[:-1].numel()
+    n_programs = min(max(1, 8192 // max(n_cols, 1)) * get_sm_count(y1.device), n_rows)
+    dX = torch.empty_like(dy0, dtype=X.dtype)
+    dresidual = torch.empty_like(dy0)
+    _dweight = torch.empty((n_programs, n_cols), dtype=torch.float32, device=y1.device)
+    if n_rows * n_cols > 0:
+        BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+        rows_per_program = triton.cdiv(n_rows, n_programs)
+        _fused_add_rms_norm_backward_kernel[(n_programs,)](
+            dX,
+            dresidual,
+            _dweight,
+            weight,
+            y1,
+            rstd,
+            dy0,
+            dy1,
+            X,
+            n_rows,
+            rows_per_program,
+            n_cols=n_cols,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    dweight = _dweight.sum(dim=0).to(weight.dtype)
+    return dX, dresidual, dweight
+
+
+class FusedAddRmsNormFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, residual, weight, eps=1e-06):
+        y0, y1, rstd = fused_add_rms_norm_forward(X, residual, weight, eps)
+        ctx.save_for_backward(X, weight, y1, rstd)
+        return y0, y1
+
+    @staticmethod
+    def backward(ctx, dy0, dy1):
+        X, weight, y1, rstd = ctx.saved_tensors
+        dX, dresidual, dweight = fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd)
+        return dX, dresidual, dweight, None

@@ -1,0 +1,184 @@
+import torch
+import triton
+import triton.language as tl
+
+
+def calculate_settings(n_cols):
+    BLOCK_SIZE = triton.next_power_of_2(n_cols)
+    if BLOCK_SIZE > 65536:
+        raise RuntimeError(f"a row of {n_cols} columns doesn't fit one block of 65536")
+    num_warps = 4
+    if BLOCK_SIZE >= 32768:
+        num_warps = 32 if torch.version.hip is None else 16
+    elif BLOCK_SIZE >= 8192:
+        num_warps = 16
+    elif BLOCK_SIZE >= 2048:
+        num_warps = 8
+    return BLOCK_SIZE, num_warps
+
+
+def get_sm_count(device):
+    # Programs that share the rows. Elsewhere (Triton's interpreter on a CPU) a few, so that partial sums are exercised.
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    if device.type == "xpu":
+        return torch.xpu.get_device_properties(device).gpu_eu_count
+    return 4
+
+
+@triton.jit
+def _layer_norm_forward_kernel(
+    Y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    X_ptr,
+    weight_ptr,
+    bias_ptr,
+    eps,
+    n_cols: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    y = w · (x - mean) / √(var + ε) + b
+    """
+    eps = eps.to(tl.float32)
+    row_idx = tl.program_id(0).to(tl.int64)
+    col_offsets = tl.arange(0, BLOCK_SIZE)
+    mask = col_offsets < n_cols
+
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    total_x = tl.sum(x, axis=0)
+    mean_x = total_x / n_cols
+    x_centered = x - mean_x
+    total_x_centered_sq = tl.sum(tl.where(mask, x_centered * x_centered, 0.0), axis=0)
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(total_x_centered_sq / n_cols + eps)
+    tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x_centered) + bias, mask=mask)
+    tl.store(mean_ptr + row_idx, mean_x)
+    tl.store(rstd_ptr + row_idx, rstd)
+
+
+@triton.jit
+def _layer_norm_backward_kernel(
+    dX_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    X_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dY_ptr,
+    n_rows,
+    rows_per_program,
+    n_cols: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    mean = sum(x) / n_cols
+    rstd = rsqrt(sum((x - mean)²) / n_cols + eps)
+    dx = rstd * (weight * dy - sum(weight * dy) / n_cols - sum(weight * dy * rstd * (x - mean)) / n_cols * rstd *
+        (x - mean))
+    dweight = sum(dy * rstd * (x - mean))
+    dbias = sum(dy)
+    """
+    row_start = tl.program_id(0).to(tl.int64) * rows_per_program
+    row_end = tl.minimum(row_start + rows_per_program, n_rows)
+    col_offsets = tl.arange(0, BLOCK_SIZE)
+    mask = col_offsets < n_cols
+
+    weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for row_idx in range(row_start, row_end):
+        rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
+        mean = tl.load(mean_ptr + row_idx).to(tl.float32)
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        scaled = rstd * (x - mean)
+        dy_scaled = weight * dy
+        dot = tl.sum(dy_scaled * scaled, axis=0)
+        dot_2 = tl.sum(dy_scaled, axis=0)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * (dy_scaled - dot_2 / n_cols - dot / n_cols * scaled), mask=mask)
+        dweight_acc += dy * scaled
+        dbias_acc += dy
+
+    tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
+    tl.store(dbias_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dbias_acc, mask=mask)
+
+
+def layer_norm_forward(X, weight, bias, eps):
+    X = X.contiguous()
+    weight = weight.contiguous()
+    bias = bias.contiguous()
+    Y = torch.empty_like(X)
+    mean = torch.empty(X.shape[:-1], dtype=torch.float32, device=X.device)
+    rstd = torch.empty(X.shape[:-1], dtype=torch.float32, device=X.device)
+    n_cols = X.shape[-1]
+    n_rows = X.shape[:-1].numel()
+    if n_rows * n_cols == 0:
+        return Y, mean, rstd
+    BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    _layer_norm_forward_kernel[(n_rows,)](
+        Y,
+        mean,
+        rstd,
+        X,
+        weight,
+        bias,
+        float(eps),
+        n_cols=n_cols,
+        BLOCK_SIZE=BLOCK_SIZE,
+        num_warps=num_warps,
+    )
+    return Y, mean, rstd
+
+
+def layer_norm_backward(dY, X, weight, bias, mean, rstd):
+    dY = dY.contiguous()
+    X = X.contiguous()
+    weight = weight.contiguous()
+    bias = bias.contiguous()
+    mean = mean.contiguous()
+    rstd = rstd.contiguous()
+    n_cols = X.shape[-1]
+    n_rows = X.shape[:-1].numel()
+    n_programs = min(max(1, 8192 // max(n_cols, 1)) * get_sm_count(X.device), n_rows)
+    dX = torch.empty_like(X)
+    _dweight = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
+    _dbias = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
+    if n_rows * n_cols > 0:
+        BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+        rows_per_program = triton.cdiv(n_rows, n_programs)
+        _layer_norm_backward_kernel[(n_programs,)](
+            dX,
+            _dweight,
+            _dbias,
+            X,
+            weight,
+            mean,
+            rstd,
+            dY,
+            n_rows,
+            rows_per_program,
+            n_cols=n_cols,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    dweight = _dweight.sum(dim=0).to(weight.dtype)
+    dbias = _dbias.sum(dim=0).to(bias.dtype)
+    return dX, dweight, dbias
+
+
+class LayerNormFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias, eps=1e-05):
+        Y, mean, rstd = layer_norm_forward(X, weight, bias, eps)
+        ctx.save_for_backward(X, weight, bias, mean, rstd)
+        return Y
+
+    @staticmethod
+    def backward(ctx, dY):
+        X, weight, bias, mean, rstd = ctx.saved_tensors
+        dX, dweight, dbias = layer_norm_backward(dY, X, weight, bias, mean, rstd)
+        return dX, dweight, dbias, None
