@@ -127,6 +127,10 @@ class Derivation(Frozen):
     backward_steps: tuple[Step, ...] = Field(
         default=(), description="every launch and host step of the backward, in order"
     )
+    aliases: dict[str, str] = Field(
+        default_factory=dict,
+        description="gradient -> the equal gradient of another input, whose tensor it shares",
+    )
     warnings: tuple[str, ...] = Field(
         default=(), description="numerical or semantic points a reviewer should know"
     )

@@ -217,7 +217,10 @@ class Deriver:
         self.graph.tensors.update({t.name: t for t in replaced.values()})
         graph, names = self._with_loads(replaced, gradient_roots)
         targets: list[Target] = []
+        self.aliases = self._equal_gradients()
         for name, value in self.gradients.items():
+            if f"d{name}" in self.aliases:
+                continue
             spec = next(t for t in self.op.tensors if t.name == name)
             tensor = Tensor(
                 name=f"d{name}",
@@ -229,6 +232,18 @@ class Deriver:
             renamed = Value(value.dims, {a: names[n] for a, n in value.elements.items()})
             targets += self._targets(renamed, tensor)
         return plan_stages(graph, targets)
+
+    def _equal_gradients(self) -> dict[str, str]:
+        """Gradients that are the same values (x and residual of x + residual): written once, returned twice."""
+        aliases: dict[str, str] = {}
+        first: dict[tuple[object, ...], str] = {}
+        for name, value in self.gradients.items():
+            key = (self.graph.tensors[name].dims, tuple(sorted(value.elements.items())))
+            if key in first:
+                aliases[f"d{name}"] = first[key]
+            else:
+                first[key] = f"d{name}"
+        return aliases
 
     def _with_loads(self, replaced: dict[int, Tensor], roots: list[int]) -> tuple[Graph, dict[int, int]]:
         """The gradients' graph with saved values loaded; what only they needed is gone."""
@@ -278,7 +293,8 @@ class Deriver:
         record = Record(
             self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics
         )
-        return record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
+        derivation = record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
+        return derivation.model_copy(update={"aliases": self.aliases})
 
     def _steps(self, stages: list[Stage]) -> tuple[Step, ...]:
         return tuple(

@@ -47,9 +47,12 @@ def print_function(
             body[-1] = f"({saved_names[0]},) = ctx.saved_tensors"
     order = [stem(t.name) for t in backward.results()]
     body.append(f"{', '.join(order)} = {backward.signature('ctx.')}")
-    returned = [
-        (stem(f"d{n}") if stem(f"d{n}") in gradients else "None") if s is None else "None" for n, s in args
-    ]
+    aliases = {stem(a): stem(b) for a, b in derivation.aliases.items()}
+    returned = []
+    for name, scalar in args:
+        gradient = stem(f"d{name}")
+        gradient = aliases.get(gradient, gradient)
+        returned.append(gradient if scalar is None and gradient in gradients else "None")
     body.append(f"return {', '.join(returned)}")
     lines += [INDENT * 2 + line for line in body]
     return "\n".join(lines)

@@ -25,7 +25,8 @@ class KernelSource:
     pointers: list[str]  # tensors
     symbols: dict[str, Quantity]  # run-time numbers that the host computes
     scalars: list[str]
-    sizes: list[str]  # "n_elements", "n_rows", "n_cols", names of axis sizes
+    sizes: list[str]  # run-time integers: "n_elements", "n_rows", sizes of row axes
+    constant_sizes: list[str]  # tl.constexpr: "n_cols", sizes of column axes
     axis_sizes: dict[str, str] = field(default_factory=dict)  # name of a size -> its axis
     helpers: set[str] = field(default_factory=set)
     constants: set[str] = field(default_factory=set)
@@ -60,7 +61,9 @@ class KernelPrinter(KernelStatements):
             ]
         pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
         body = pinned + body
-        sizes = [s for s in RUNTIME_SIZES if s in self.offsets.sizes]
+        # Sizes of row axes change from call to call (a sequence length): as constants each would compile anew.
+        changing = [s for s, axis in self.offsets.axis_sizes.items() if axis not in self.cols]
+        sizes = [s for s in (*RUNTIME_SIZES, *changing) if s in self.offsets.sizes]
         constants = [s for s in self.offsets.sizes if s not in sizes]
         lines = ["@triton.jit", f"def {self.name}("]
         lines += [f"{INDENT}{stem(t)}_ptr," for t in self.pointers]
@@ -74,7 +77,8 @@ class KernelPrinter(KernelStatements):
             pointers=self.pointers,
             symbols=self.symbols,
             scalars=scalars,
-            sizes=[*sizes, *constants],
+            sizes=sizes,
+            constant_sizes=constants,
             axis_sizes=self.offsets.axis_sizes,
             helpers=self.text.helpers,
             constants=self.text.constants,

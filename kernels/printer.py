@@ -10,6 +10,7 @@ from kernels.function_printer import print_function
 from kernels.helpers import CONSTANTS, helper_sources
 from kernels.kernel_printer import KernelPrinter
 from kernels.module_style import ModuleStyle
+from kernels.tidy import tidy
 from kernels.wrapper_printer import WrapperPrinter
 from kernels.wrapper_tensors import PrintedStep
 
@@ -82,7 +83,7 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     blocks += [s.text for s in sources]
     blocks += [forward.print(), backward.print()]
     blocks.append(print_function(derivation, style, forward, backward))
-    return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n"
+    return tidy("\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n")
 
 
 def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> list[PrintedStep]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kernels.derivation import Unsupported
 from kernels.expressions import ATOM, Text
 from kernels.host_text import HostText
-from kernels.kernel_printer import RUNTIME_SIZES
 from kernels.passes.lower import ROWS
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
@@ -191,8 +190,8 @@ class WrapperPrinter(WrapperTensors):
         call += [f"{INDENT}{'_' if n in accumulated else ''}{stem(n)}," for n in source.pointers]
         call += [f"{INDENT}{self._scalar(s)}," for s in source.scalars]
         call += [f"{INDENT}{self.shapes.number(q)}," for q in source.symbols.values()]
-        call += [f"{INDENT}{s}," for s in source.sizes if s in RUNTIME_SIZES]
-        call += [f"{INDENT}{s}={s}," for s in source.sizes if s not in RUNTIME_SIZES]
+        call += [f"{INDENT}{s}," for s in source.sizes]
+        call += [f"{INDENT}{s}={s}," for s in source.constant_sizes]
         if step.schedule == "tile":
             call.append(f"{INDENT}BLOCK_ROWS=BLOCK_ROWS,")
         call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]

@@ -70,7 +70,7 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
     job = Job(id=job_id, nonce=nonce, deadline_s=ports.settings.job_deadline_seconds, payload=payload)
     report = await ports.bench.run(job, on_progress(ports, request_id, gate))
 
-    result = verify.judge(Gate(gate), report)
+    result = verify.judge(Gate(gate), report, profile)
     await repository.put_check(
         stored.head_sha, finished_check(result, job_id, ports.page_url(request_id)), check_id
     )

@@ -21,7 +21,9 @@ def _cross_entropy_forward_kernel(
     row_idx = tl.program_id(0).to(tl.int64)
 
     target = tl.load(target_ptr + row_idx)
-    x_target = tl.load(X_ptr + row_idx * n_cols + target, mask=(target >= 0) & (target < n_cols), other=0.0).to(tl.float32)
+    x_target = tl.load(
+        X_ptr + row_idx * n_cols + target, mask=(target >= 0) & (target < n_cols), other=0.0
+    ).to(tl.float32)
     max_x_acc = tl.full((BLOCK_SIZE,), LOWEST, dtype=tl.float32)
     total_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_SIZE):
@@ -75,7 +77,9 @@ def _cross_entropy_backward_kernel(
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     inside = target != -100
     negated = -(dy / count)
-    difference = tl.where((col_offsets == target) & inside, negated, 0.0) - tl.where(inside, negated, 0.0) * tl.exp(x - row_max - log_sum)
+    difference = tl.where(
+        (col_offsets == target) & inside, negated, 0.0
+    ) - tl.where(inside, negated, 0.0) * tl.exp(x - row_max - log_sum)
     tl.store(dX_ptr + row_idx * n_cols + col_offsets, difference, mask=mask)
 
 

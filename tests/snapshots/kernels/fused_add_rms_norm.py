@@ -61,7 +61,6 @@ def _fused_add_rms_norm_forward_kernel(
 @triton.jit
 def _fused_add_rms_norm_backward_kernel(
     dX_ptr,
-    dresidual_ptr,
     dweight_ptr,
     weight_ptr,
     y1_ptr,
@@ -98,7 +97,6 @@ def _fused_add_rms_norm_backward_kernel(
         dy1 = tl.load(dy1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         shifted = dy1 + (rstd * dy0_scaled - dot * rstd * rstd * rstd / n_cols * y1)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
-        tl.store(dresidual_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
         dweight_acc += dy0 * (rstd * y1).to(X_ptr.dtype.element_ty).to(tl.float32)
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
@@ -142,14 +140,12 @@ def fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd):
     n_rows = y1.shape[:-1].numel()
     n_programs = min(max(1, 8192 // max(n_cols, 1)) * get_sm_count(y1.device), n_rows)
     dX = torch.empty_like(dy0, dtype=X.dtype)
-    dresidual = torch.empty_like(dy0)
     _dweight = torch.empty((n_programs, n_cols), dtype=torch.float32, device=y1.device)
     if n_rows * n_cols > 0:
         BLOCK_SIZE, num_warps = calculate_settings(n_cols)
         rows_per_program = triton.cdiv(n_rows, n_programs)
         _fused_add_rms_norm_backward_kernel[(n_programs,)](
             dX,
-            dresidual,
             _dweight,
             weight,
             y1,
@@ -164,7 +160,7 @@ def fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd):
             num_warps=num_warps,
         )
     dweight = _dweight.sum(dim=0).to(weight.dtype)
-    return dX, dresidual, dweight
+    return dX, dweight
 
 
 class FusedAddRmsNormFunction(torch.autograd.Function):
@@ -177,5 +173,5 @@ class FusedAddRmsNormFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy0, dy1):
         X, weight, y1, rstd = ctx.saved_tensors
-        dX, dresidual, dweight = fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd)
-        return dX, dresidual, dweight, None
+        dX, dweight = fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd)
+        return dX, dX, dweight, None

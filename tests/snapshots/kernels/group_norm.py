@@ -28,8 +28,8 @@ def _group_norm_forward_kernel(
     eps,
     num_groups,
     channels_space,
+    n_channels_outer,
     n_cols: tl.constexpr,
-    n_channels_outer: tl.constexpr,
     n_channels_inner: tl.constexpr,
     n_space: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -48,8 +48,12 @@ def _group_norm_forward_kernel(
     quotient = num_groups * total_x / channels_space
     difference = x - quotient
     total_difference_sq = tl.sum(tl.where(mask, difference * difference, 0.0), axis=0)
-    weight = tl.load(weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0).to(tl.float32)
-    bias = tl.load(bias_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(
+        weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0
+    ).to(tl.float32)
+    bias = tl.load(
+        bias_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0
+    ).to(tl.float32)
     rstd = tl.rsqrt(num_groups * total_difference_sq / channels_space + eps)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, rstd * difference * weight + bias, mask=mask)
     tl.store(stat_0_ptr + row_idx, quotient)
@@ -66,8 +70,8 @@ def _group_norm_backward_stage_1_kernel(
     dY_ptr,
     num_groups,
     channels_space,
+    n_channels_outer,
     n_cols: tl.constexpr,
-    n_channels_outer: tl.constexpr,
     n_channels_inner: tl.constexpr,
     n_space: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -84,7 +88,9 @@ def _group_norm_backward_stage_1_kernel(
     stat_0 = tl.load(stat_0_ptr + row_idx).to(tl.float32)
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(
+        weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0
+    ).to(tl.float32)
     scaled = rstd * (x - stat_0)
     dy_scaled = dy * weight
     dot = tl.sum(dy_scaled * scaled, axis=0)
@@ -101,8 +107,8 @@ def _group_norm_backward_kernel(
     stat_0_ptr,
     rstd_ptr,
     dY_ptr,
+    n_channels_inner,
     n_cols: tl.constexpr,
-    n_channels_inner: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -159,8 +165,8 @@ def group_norm_forward(X, weight, bias, num_groups, eps):
         float(eps),
         num_groups,
         float(X.shape[-2] * X.shape[-1]),
+        n_channels_outer,
         n_cols=n_cols,
-        n_channels_outer=n_channels_outer,
         n_channels_inner=n_channels_inner,
         n_space=n_space,
         BLOCK_SIZE=BLOCK_SIZE,
@@ -193,8 +199,8 @@ def group_norm_backward(dY, X, weight, bias, stat_0, rstd, num_groups):
             dY,
             num_groups,
             float(X.shape[-2] * X.shape[-1]),
+            n_channels_outer,
             n_cols=n_cols,
-            n_channels_outer=n_channels_outer,
             n_channels_inner=n_channels_inner,
             n_space=n_space,
             BLOCK_SIZE=BLOCK_SIZE,
@@ -202,8 +208,12 @@ def group_norm_backward(dY, X, weight, bias, stat_0, rstd, num_groups):
         )
     n_cols = X.shape[-1]
     n_rows = X.shape[:-1].numel()
-    dweight_rows = torch.empty((X.shape[-3], stat_0.shape[-1], X.shape[-2] // num_groups), dtype=torch.float32, device=X.device)
-    dbias_rows = torch.empty((X.shape[-3], stat_0.shape[-1], X.shape[-2] // num_groups), dtype=torch.float32, device=X.device)
+    dweight_rows = torch.empty(
+        (X.shape[-3], stat_0.shape[-1], X.shape[-2] // num_groups), dtype=torch.float32, device=X.device
+    )
+    dbias_rows = torch.empty(
+        (X.shape[-3], stat_0.shape[-1], X.shape[-2] // num_groups), dtype=torch.float32, device=X.device
+    )
     if n_rows * n_cols > 0:
         n_channels_inner = X.shape[-2] // num_groups
         BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), 2048), 4
@@ -214,8 +224,8 @@ def group_norm_backward(dY, X, weight, bias, stat_0, rstd, num_groups):
             stat_0,
             rstd,
             dY,
+            n_channels_inner,
             n_cols=n_cols,
-            n_channels_inner=n_channels_inner,
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )

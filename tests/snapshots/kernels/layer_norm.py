@@ -99,7 +99,11 @@ def _layer_norm_backward_kernel(
         dy_scaled = weight * dy
         dot = tl.sum(dy_scaled * scaled, axis=0)
         dot_2 = tl.sum(dy_scaled, axis=0)
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * (dy_scaled - dot_2 / n_cols - dot / n_cols * scaled), mask=mask)
+        tl.store(
+            dX_ptr + row_idx * n_cols + col_offsets,
+            rstd * (dy_scaled - dot_2 / n_cols - dot / n_cols * scaled),
+            mask=mask,
+        )
         dweight_acc += dy * scaled
         dbias_acc += dy
 

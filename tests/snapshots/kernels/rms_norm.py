@@ -48,7 +48,9 @@ def _rms_norm_forward_kernel(
     total_x_sq = tl.sum(x * x, axis=0)
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     rstd = tl.rsqrt(total_x_sq / n_cols + eps)
-    tl.store(Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32), mask=mask)
+    tl.store(
+        Y_ptr + row_idx * n_cols + col_offsets, weight * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32), mask=mask
+    )
     tl.store(rstd_ptr + row_idx, rstd)
 
 
@@ -83,7 +85,9 @@ def _rms_norm_backward_kernel(
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy_scaled = weight * dy
         dot = tl.sum(dy_scaled * x, axis=0)
-        tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * dy_scaled - dot * rstd * rstd * rstd / n_cols * x, mask=mask)
+        tl.store(
+            dX_ptr + row_idx * n_cols + col_offsets, rstd * dy_scaled - dot * rstd * rstd * rstd / n_cols * x, mask=mask
+        )
         dweight_acc += dy * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32)
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)

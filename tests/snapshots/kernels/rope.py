@@ -10,8 +10,8 @@ def _rope_forward_kernel(
     cos_ptr,
     sin_ptr,
     n_rows,
+    n_seq_len,
     n_cols: tl.constexpr,
-    n_seq_len: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
@@ -26,12 +26,22 @@ def _rope_forward_kernel(
 
     x_first = tl.load(X_ptr + row_idx * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
     x_second = tl.load(X_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    cos_first = tl.load(cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    cos_second = tl.load(cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    sin_first = tl.load(sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    sin_second = tl.load(sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    cos_first = tl.load(
+        cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    cos_second = tl.load(
+        cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    sin_first = tl.load(
+        sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    sin_second = tl.load(
+        sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
     tl.store(Y_ptr + row_idx * (2 * n_cols) + col_offsets, x_first * cos_first - x_second * sin_first, mask=mask)
-    tl.store(Y_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, x_second * cos_second + x_first * sin_second, mask=mask)
+    tl.store(
+        Y_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, x_second * cos_second + x_first * sin_second, mask=mask
+    )
 
 
 @triton.jit
@@ -41,7 +51,7 @@ def _rope_backward_kernel(
     sin_ptr,
     dY_ptr,
     n_rows,
-    n_seq_len: tl.constexpr,
+    n_seq_len,
     n_cols: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -55,14 +65,24 @@ def _rope_backward_kernel(
     col_mask = col_offsets < n_cols
     mask = row_mask & col_mask
 
-    cos_first = tl.load(cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    cos_second = tl.load(cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    sin_first = tl.load(sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    sin_second = tl.load(sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    cos_first = tl.load(
+        cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    cos_second = tl.load(
+        cos_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    sin_first = tl.load(
+        sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
+    sin_second = tl.load(
+        sin_ptr + (row_idx % n_seq_len) * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0
+    ).to(tl.float32)
     dy_first = tl.load(dY_ptr + row_idx * (2 * n_cols) + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy_second = tl.load(dY_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     tl.store(dX_ptr + row_idx * (2 * n_cols) + col_offsets, dy_first * cos_first + dy_second * sin_second, mask=mask)
-    tl.store(dX_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, dy_second * cos_second - dy_first * sin_first, mask=mask)
+    tl.store(
+        dX_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, dy_second * cos_second - dy_first * sin_first, mask=mask
+    )
 
 
 def rope_forward(X, cos, sin):
@@ -84,8 +104,8 @@ def rope_forward(X, cos, sin):
         cos,
         sin,
         n_rows,
+        n_seq_len,
         n_cols=n_cols,
-        n_seq_len=n_seq_len,
         BLOCK_ROWS=BLOCK_ROWS,
         BLOCK_SIZE=BLOCK_SIZE,
         num_warps=num_warps,
@@ -112,7 +132,7 @@ def rope_backward(dY, cos, sin):
         sin,
         dY,
         n_rows,
-        n_seq_len=n_seq_len,
+        n_seq_len,
         n_cols=n_cols,
         BLOCK_ROWS=BLOCK_ROWS,
         BLOCK_SIZE=BLOCK_SIZE,

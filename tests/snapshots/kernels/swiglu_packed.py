@@ -49,7 +49,11 @@ def _swiglu_packed_backward_kernel(
     x_second = tl.load(X_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     sig_x_first = tl.sigmoid(x_first)
-    tl.store(dX_ptr + row_idx * (2 * n_cols) + col_offsets, dy * x_second * sig_x_first * (x_first * (1 - sig_x_first) + 1), mask=mask)
+    tl.store(
+        dX_ptr + row_idx * (2 * n_cols) + col_offsets,
+        dy * x_second * sig_x_first * (x_first * (1 - sig_x_first) + 1),
+        mask=mask,
+    )
     tl.store(dX_ptr + row_idx * (2 * n_cols) + n_cols + col_offsets, dy * (x_first * sig_x_first), mask=mask)
 
 
