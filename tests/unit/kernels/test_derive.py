@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from kernels.derivation import Derivation, Unsupported
+from kernels.derive import derive
 from kernels.op_spec import TensorSpec
-from tests.unit.kernels.references import RELU_SQUARED, RMS_NORM, SWIGLU_PACKED, derived
+from tests.unit.kernels.references import RELU_SQUARED, RMS_NORM, SWIGLU_PACKED, derived, traced
 
 LAYER_NORM = (
     "def f(x, weight, bias, eps=1e-5):\n    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)\n"
@@ -119,3 +120,37 @@ def test_deriving_and_printing_need_no_torch():
         "assert not {'torch', 'triton'} & set(sys.modules), 'torch was imported'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_equal_gradients_share_one_tensor():
+    d = derived("def f(x, residual):\n    return torch.exp(x + residual)\n")
+    assert d.aliases == {"dresidual": "dx"}
+    assert [s.tensor for s in d.backward.stores] == ["dx"]
+
+
+def test_the_k_largest_are_k_rounds_of_maximum_and_mask():
+    d = derived("def f(x):\n    values, indices = torch.topk(x, 2, dim=-1)\n    return values, indices\n")
+    assert [o.dtype for o in d.outputs] == ["same as input", "int64"]
+    assert d.traffic.forward_tensors == 1
+
+
+def test_an_embeddings_gradient_is_a_scatter():
+    tensors = (
+        TensorSpec(name="tokens", shape=("*",), dtype="int64", needs_grad=False),
+        TensorSpec(name="weight", shape=("vocab", "n_cols")),
+    )
+    d = derived("def f(tokens, weight):\n    return F.embedding(tokens, weight)\n", tensors=tensors)
+    assert [(s.tensor, s.axis) for s in d.backward.scatters] == [("dweight", "vocab")]
+
+
+def test_wide_rows_are_read_in_loops():
+    source = "def f(x):\n    return torch.softmax(x, -1)\n"
+    assert derived(source).forward_schedule.name == "persistent_row"
+    assert derive(traced(source), wide_rows=True).forward_schedule.name == "looped_row"
+
+
+def test_a_name_that_is_no_identifier_is_refused():
+    op = traced(RELU_SQUARED)
+    bad = op.model_copy(update={"op": op.op.model_copy(update={"name": "x(y)"})})
+    with pytest.raises(Unsupported, match="not a usable name"):
+        derive(bad)
