@@ -23,7 +23,8 @@ def arguments(derivation: Derivation) -> list[tuple[str, ScalarSpec | None]]:
     order += [t.name for t in op.tensors if t.name not in order]
     order += [s for s in scalars if s not in order]
     # Parameters with defaults must come last in the printed signature.
-    return [(n, None) for n in order if n in tensors] + [(n, scalars[n]) for n in order if n in scalars]
+    result: list[tuple[str, ScalarSpec | None]] = [(n, None) for n in order if n in tensors]
+    return [*result, *((n, scalars[n]) for n in order if n in scalars)]
 
 
 def _parameter_names(op: OpSpec) -> list[str]:

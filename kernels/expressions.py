@@ -22,6 +22,7 @@ CALLS = {
     "log1p": "log1p", "expm1": "expm1", "sign": "sign", "atan": "atan",
 }  # fmt: skip
 HELPER_FUNCTIONS = {"tanh", "log1p", "expm1", "sign", "atan"}
+LONGEST_FORMULA = 400
 ASSOCIATIVE = {"add", "mul", "and", "or"}
 
 
@@ -155,8 +156,23 @@ class FormulaText:
     nodes: list[Node]
     tensor_names: dict[str, str]
     named: dict[int, str]  # nodes that go by a name
+    written: dict[int, Text] = field(default_factory=dict)
 
-    def write(self, node: int, depth: int = 0) -> Text:
+    def write(self, root: int) -> Text:
+        """The formula, bottom-up: each node once, and cut where it gets too long to help anybody."""
+        needed: set[int] = set()
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node not in needed and node not in self.written:
+                needed.add(node)
+                stack.extend(() if node in self.named else operands(self.nodes[node]))
+        for node in sorted(needed):
+            text = self._write(node)
+            self.written[node] = text if len(text.text) <= LONGEST_FORMULA else Text("…", ATOM)
+        return self.written[root]
+
+    def _write(self, node: int) -> Text:
         found = self.nodes[node]
         if node in self.named:
             return Text(self.named[node], ATOM)
@@ -165,21 +181,22 @@ class FormulaText:
         if isinstance(found, Symbol):
             return Text(found.quantity.text(), MUL if " " in found.quantity.text() else ATOM)
         if isinstance(found, Cast):
-            return Text(f"round({self.write(found.arg, depth + 1).text})", ATOM)
+            return Text(f"round({self.written[found.arg].text})", ATOM)
         if isinstance(found, Reduce):
-            return Text(f"{found.fn}({self.write(found.arg, depth + 1).text})", ATOM)
+            return Text(f"{found.fn}({self.written[found.arg].text})", ATOM)
         if isinstance(found, Scan):
-            return Text(f"cum{found.fn}({self.write(found.arg, depth + 1).text})", ATOM)
+            return Text(f"cum{found.fn}({self.written[found.arg].text})", ATOM)
         if isinstance(found, Index):
             return Text("column", ATOM)
         if not isinstance(found, Map):
             return Text(_load_name(found, self.tensor_names), ATOM)
-        return self._map(found, depth)
+        return self._map(found)
 
-    def _map(self, node: Map, depth: int) -> Text:
-        args = [self.write(a, depth + 1) for a in node.args]
+    def _map(self, node: Map) -> Text:
+        args = [self.written[a] for a in node.args]
         if node.fn == "mul" and node.args[0] == node.args[1]:
-            return Text(f"{args[0].at(ATOM)}²", ATOM)
+            base = args[0].at(ATOM)
+            return Text(f"({base})²" if base.endswith("²") else f"{base}²", ATOM)
         if node.fn in INFIX:
             symbol, level = INFIX[node.fn]
             if node.fn in ("lt", "le", "gt", "ge", "eq", "ne"):

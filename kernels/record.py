@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from kernels.derivation import Derivation, Operand, Rule, Saved, Step, Traffic, Unsupported
-from kernels.expressions import FormulaText
+from kernels.derivation import Derivation, KernelSchedule, Operand, Rule, Saved, Step, Traffic, Unsupported
+from kernels.eager import eager_traffic
+from kernels.expressions import LONGEST_FORMULA, FormulaText
 from kernels.passes.functions import FUNCTIONS
 from kernels.passes.graph import Graph
-from kernels.passes.lower import ROWS, used
+from kernels.passes.lower import ROWS
 from kernels.passes.values import Value
 from kernels.quantity import Quantity
-from kernels.row_program import Load, Map, Reduce, RowProgram, Scan, Tensor
-from kernels.traced import TracedOp, references
+from kernels.row_program import Load, Map, Reduce, Role, RowProgram, Scan, Tensor
+from kernels.traced import TracedOp
 
-VIEWS = {
-    "detach", "alias", "expand", "view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "slice", "select",
-    "split", "chunk", "unbind", "_unsafe_view", "split_with_sizes", "expand_as", "empty_like",
-}  # fmt: skip
 DTYPE_TEXT = {"float": "same as input", "float32": "float32", "int64": "int64", "bool": "bool"}
-LONGEST_FORMULA = 400
 
 
 @dataclass
@@ -38,7 +35,7 @@ class Record:
         self, rules: tuple[Rule, ...], casts: tuple[str, ...], results: tuple[str, ...]
     ) -> Derivation:
         op = self.traced.op
-        forward, backward = _main(self.forward), _main(self.backward)
+        (forward, forward_schedule), (backward, backward_schedule) = _main(self.forward), _main(self.backward)
         return Derivation(
             op=op,
             tier=self._tier(),
@@ -53,10 +50,10 @@ class Record:
             recomputed=self._recomputed(),
             rules=rules,
             traffic=self._traffic(),
-            forward_schedule=forward.schedule,
-            backward_schedule=backward.schedule,
-            forward=forward.program,
-            backward=backward.program,
+            forward_schedule=forward_schedule,
+            backward_schedule=backward_schedule,
+            forward=forward,
+            backward=backward,
             forward_steps=self.forward,
             backward_steps=self.backward,
             warnings=tuple(f"{k} is fixed at {v}" for k, v in self.traced.fixed.items()),
@@ -76,9 +73,9 @@ class Record:
                     found.setdefault(tensor.name, tensor)
         return list(found.values())
 
-    def _role(self, axes: frozenset[str]) -> str:
+    def _role(self, axes: frozenset[str]) -> Role:
         """Role of a tensor in the op as a whole, seen from the main forward kernel."""
-        main = _main(self.forward).program
+        main, _ = _main(self.forward)
         known = frozenset(main.rows) | frozenset(main.cols)
         solid = frozenset(a for a in axes if not self.graph.axes[a].unroll)
         if solid and solid >= known:
@@ -166,7 +163,7 @@ class Record:
 
     # --- numbers ---
 
-    def _tier(self) -> int:
+    def _tier(self) -> Literal[1, 2, 3]:
         kernels = [s for s in (*self.forward, *self.backward) if s.schedule]
         if len(self.outputs) > 1 or len(kernels) > 2:
             return 3
@@ -198,7 +195,7 @@ class Record:
 
     def _traffic(self) -> Traffic:
         """Full tensors moved; a packed tensor of k parts counts once for each part that is touched."""
-        eager_forward, eager_backward, eager_kept = eager_traffic(self.traced)
+        eager_forward, eager_backward, eager_temporaries = eager_traffic(self.traced)
         full = "full"
         inputs = sum(1 for t in self.traced.op.tensors if self._operand(t.name).role == full)
         outputs = sum(1 for t in self._written("output") if self._role(frozenset(t.axes)) == full)
@@ -215,18 +212,18 @@ class Record:
             transcendentals_forward=sum(_transcendentals(s.program) for s in self.forward),
             transcendentals_backward=sum(_transcendentals(s.program) for s in self.backward),
             peak_tensors=alive,
-            eager_peak_tensors=alive + eager_kept,
+            eager_peak_tensors=max(alive, inputs + 2 * outputs + eager_temporaries),
         )
 
 
-def _main(steps: tuple[Step, ...]) -> Step:
+def _main(steps: tuple[Step, ...]) -> tuple[RowProgram, KernelSchedule]:
     """The kernel that moves most."""
-    kernels = [s for s in steps if s.schedule]
+    kernels = [(s.program, s.schedule) for s in steps if s.schedule]
     if not kernels:
         raise Unsupported(
             "nothing is left for a kernel: only small tensors are involved", needed="a full tensor"
         )
-    return max(kernels, key=lambda s: _moved(s.program))
+    return max(kernels, key=lambda kernel: _moved(kernel[0]))
 
 
 def _moved(program: RowProgram) -> int:
@@ -256,50 +253,4 @@ def _transcendentals(program: RowProgram) -> int:
 
 def _short(text: str) -> str:
     """Formulas beyond a few lines help nobody: the kernel's own lines say it better."""
-    return text if len(text) <= LONGEST_FORMULA else "see the kernel, line by line"
-
-
-def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
-    """Full tensors that eager reads and writes, forward and backward, and how many it keeps between the two.
-
-    Each ATen operation reads its inputs and writes its output; views move nothing, and the exporter's closing clone
-    isn't there in eager.
-    """
-    largest = max((len(n.shape) for n in traced.nodes), default=0)
-    closing = {o.node for o in traced.outputs}
-    live = used(traced, [o.node for o in (*traced.outputs, *traced.gradients) if o.node is not None])
-
-    def full(index: int) -> bool:
-        node = traced.nodes[index]
-        return len(node.shape) == largest and not any(q.is_number and q.coef == 1 for q in node.shape)
-
-    # With double backward allowed, as in a trace, these two gradients are spelt out; eager runs one kernel for each.
-    fused = {n.sequence for n in traced.nodes if n.op in ("aten.silu.default", "aten.mish.default")} - {None}
-    counted: set[int | None] = set()
-    source: dict[int, int] = {}  # what a view looks at
-    totals = {False: 0, True: 0}
-    kept: set[int] = set()
-    for node in traced.nodes:
-        reads = [source.get(r, r) for r in references(node)]
-        view = node.op == "getitem" or (node.op.startswith("aten.") and node.op.split(".")[1] in VIEWS)
-        if view or (node.op == "aten.clone.default" and node.id in closing):
-            source[node.id] = reads[0] if reads else node.id
-            continue
-        if node.op in ("input", "tangent") or node.id not in live:
-            continue
-        if node.backward and node.sequence in fused:
-            if node.sequence not in counted:
-                counted.add(node.sequence)
-                totals[True] += 3  # reads the gradient and the input, writes the gradient
-            continue
-        writes = 1 if full(node.id) or node.dtype == "none" else 0
-        totals[node.backward] += sum(1 for r in set(reads) if full(r)) + writes
-        if node.backward:
-            inputs = ("input", "tangent")
-            kept |= {
-                r
-                for r in reads
-                if full(r) and not traced.nodes[r].backward and traced.nodes[r].op not in inputs
-            }
-    results = {source.get(o, o) for o in closing if o is not None}
-    return totals[False], totals[True], len(kept - results)
+    return text if "…" not in text and len(text) <= LONGEST_FORMULA else "see the kernel, line by line"

@@ -10,6 +10,7 @@ from kernels.passes.aten_joins import join
 from kernels.passes.aten_rules import rule
 from kernels.passes.aten_slices import take
 from kernels.passes.graph import Graph
+from kernels.passes.rewrite import reachable
 from kernels.passes.values import MAX_UNROLL, Value
 from kernels.row_program import Cast, Gather, Index, Load, Map, Reduce
 from kernels.traced import Arg, TracedNode
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
     from kernels.passes.lower import Lowering
 
 
-def gather_at(g: Graph, node: int, axis: str, index: int) -> int:
-    """`node` at coordinate `index` of an axis: an indirect load where that is possible, a one-hot sum elsewhere.
+def gather_at(g: Graph, root: int, axis: str, index: int) -> int:
+    """`root` at coordinate `index` of an axis: an indirect load where that is possible, a one-hot sum elsewhere.
 
     Gathering moves inward: (x - max - log(sum))[t] is x[t] - max - log(sum), one element and no pass over the row.
     """
+    at: dict[int, int] = {}
+    for node in reachable(g, [root]):
+        at[node] = _gathered(g, node, axis, index, at)
+    return at[root]
+
+
+def _gathered(g: Graph, node: int, axis: str, index: int, at: dict[int, int]) -> int:
+    """One node at the coordinate, given the nodes beneath it there."""
     if axis not in g.axes_of[node]:
         return node
     found = g.nodes[node]
@@ -31,9 +40,9 @@ def gather_at(g: Graph, node: int, axis: str, index: int) -> int:
     if isinstance(found, Index):
         return index
     if isinstance(found, Map):
-        return g.map(found.fn, *(gather_at(g, a, axis, index) for a in found.args))
+        return g.map(found.fn, *(at[a] for a in found.args))
     if isinstance(found, Cast):
-        return g.add(Cast(arg=gather_at(g, found.arg, axis, index), like=found.like))
+        return g.add(Cast(arg=at[found.arg], like=found.like))
     chosen = g.map("where", g.map("eq", g.add(Index(axis=axis)), index), node, g.const(0))
     return g.add(Reduce(fn="sum", arg=chosen, axes=(axis,)))
 

@@ -6,7 +6,10 @@ Before: `alpha * sum_rows(dy * x) + sum_rows(dy)`. After: `sum_rows(alpha * dy *
 from __future__ import annotations
 
 from kernels.passes.graph import Graph
+from kernels.passes.rewrite import reachable
 from kernels.row_program import Index, Map, Reduce
+
+Inside = tuple[int, tuple[str, ...]] | None
 
 
 def scatters(graph: Graph, root: int, axes: tuple[str, ...]) -> int:
@@ -33,21 +36,24 @@ def scatters(graph: Graph, root: int, axes: tuple[str, ...]) -> int:
 
 def sums_last(graph: Graph, root: int) -> int:
     """An equal node that is a single sum where that is possible; `root` itself otherwise."""
-    inside = _inside(graph, root)
+    known: dict[int, Inside] = {}
+    for node in reachable(graph, [root]):
+        known[node] = _inside(graph, node, known)
+    inside = known[root]
     if inside is None:
         return root
     body, axes = inside
     return graph.add(Reduce(fn="sum", arg=body, axes=axes))
 
 
-def _inside(graph: Graph, node: int) -> tuple[int, tuple[str, ...]] | None:
-    """(body, axes) with node = sum over axes of body."""
+def _inside(graph: Graph, node: int, known: dict[int, Inside]) -> Inside:
+    """(body, axes) with node = sum over axes of body; None when it is no such sum."""
     found = graph.nodes[node]
     if isinstance(found, Reduce):
         return (found.arg, found.axes) if found.fn == "sum" else None
     if not isinstance(found, Map):
         return None
-    parts = [_inside(graph, a) for a in found.args]
+    parts = [known[a] for a in found.args]
     if found.fn in ("add", "sub") and parts[0] and parts[1] and parts[0][1] == parts[1][1]:
         return graph.map(found.fn, parts[0][0], parts[1][0]), parts[0][1]
     if found.fn == "neg" and parts[0]:

@@ -21,6 +21,7 @@ from kernels.traced import Arg, ListArg, LiteralArg, NodeArg, QuantityArg, Trace
 ROWS = "n_rows"
 PRIMES = (101, 103, 107, 109, 113, 127, 131)
 MAX_REFINEMENTS = 12
+MALFORMED = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Lowering:
     def __init__(self, traced: TracedOp, splits: dict[str, tuple[Axis, Axis]]):
         self.traced, self.splits = traced, splits
         self.graph = Graph()
-        self.values: list[Value | tuple[Value, ...] | None] = []
+        self.values: list[Value | tuple[Value | None, ...] | None] = []
         self.casts: list[str] = []
         self.env: dict[str, float] = {
             s.name: float(s.default) for s in traced.op.scalars if _is_number(s.default)
@@ -164,6 +165,13 @@ class Lowering:
                 raise Unsupported(
                     error.reason, node=error.node or node.op, where=where, needed=error.needed
                 ) from error
+            except MALFORMED as error:
+                # A trace is a stranger's data: arguments that no ATen operation has end here.
+                raise Unsupported(
+                    f"the traced arguments of {node.op} are not understood ({type(error).__name__}: {error})",
+                    node=node.op,
+                    where=source_line(self.traced, node.line),
+                ) from error
         outputs = {o.name: self._result(o.node) for o in self.traced.outputs if o.node is not None}
         gradients = {o.name: self._result(o.node) for o in self.traced.gradients if o.node is not None}
         return Lowered(
@@ -189,7 +197,7 @@ class Lowering:
             raise Unsupported("an output consists of several parts")
         return value
 
-    def _lower(self, node: TracedNode) -> Value | tuple[Value, ...] | None:  # type: ignore[type-arg]
+    def _lower(self, node: TracedNode) -> Value | tuple[Value | None, ...] | None:  # type: ignore[type-arg]
         if node.op == "input":
             return self._load(node.name)
         if node.op == "tangent":

@@ -109,9 +109,13 @@ def _map_name(program: RowProgram, node: Map, names: dict[int, str]) -> str:
 def _product_name(program: RowProgram, node: Map) -> str:
     """After the loaded factors: an incoming gradient first, else the input that is scaled."""
     loads: list[str] = []
-    stack = list(node.args)
+    stack, seen = list(node.args), set[int]()
     while stack:
-        found = program.nodes[stack.pop()]
+        index = stack.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        found = program.nodes[index]
         if isinstance(found, Load):
             loads.append(found.tensor)
         elif isinstance(found, Map) and found.fn in ("mul", "div", "neg"):

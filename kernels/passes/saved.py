@@ -118,15 +118,16 @@ def _statistics(
         stack.extend(operands(graph.nodes[node]))
 
     def derivable(node: int, others: set[int]) -> bool:
-        """Whether `node` follows from `others` and inputs without a reduction or a gather."""
-        if node in others:
-            return True
-        found = graph.nodes[node]
-        if isinstance(found, Reduce | Scan | Gather):
-            return False
-        if isinstance(found, Load):
-            return not graph.axes_of[node] >= rows | cols
-        return all(derivable(o, others) for o in operands(found))
+        """Whether `node` follows from `others` and inputs without a reduction, a gather or a full tensor."""
+        for beneath in _cut(graph, [node], others):
+            found = graph.nodes[beneath]
+            if beneath in others:
+                continue
+            if isinstance(found, Reduce | Scan | Gather):
+                return False
+            if isinstance(found, Load) and graph.axes_of[beneath] >= rows | cols:
+                return False
+        return True
 
     for node in sorted(frontier, reverse=True):
         if derivable(node, frontier - {node}):

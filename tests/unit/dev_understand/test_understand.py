@@ -208,14 +208,16 @@ async def test_a_fault_of_the_runner_is_ours_and_not_the_persons(report):
         await understand("relu2", None, TREE, FixedBench(report))
 
 
-async def test_a_trace_that_the_rules_trip_over_is_a_fault_and_not_a_crash():
+async def test_a_trace_that_the_rules_trip_over_is_answered_and_not_a_crash():
     profile = await profile_of("relu2")
     odd = {**profile.traced, "nodes": [{**node, "args": []} for node in profile.traced["nodes"]]}
     result = AnalyzeResult(op=profile.op, traced=odd)
     report = Report(job_id="", nonce="", kind="analyze", status=Status.completed, result=result)
 
-    with pytest.raises(AnalysisFault, match="the rules failed on relu_squared"):
-        await understand("relu2", None, TREE, FixedBench(report))
+    refused = await understand("relu2", None, TREE, FixedBench(report))
+
+    assert isinstance(refused, Refused)
+    assert "aten.relu.default are not understood" in refused.reason
 
 
 async def test_a_malformed_trace_is_a_fault():
