@@ -1,89 +1,73 @@
-"""Derive every op of the catalog and write docs/coverage.md: derived, or Unsupported and why.
+"""Writes docs/coverage.md from a run over the whole catalog: derived, or Unsupported and why.
 
-python -m benchmarks.coverage            # writes docs/coverage.md
-python -m benchmarks.coverage --check    # exits with 1 when the file is out of date
+python -m benchmarks.coverage
 """
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from agents.catalog.known_op import KnownOp
+import torch
+import triton
+
 from agents.catalog.lookup import catalog
 from kernels.derivation import Derivation, Unsupported
 from kernels.derive import derive
+from kernels.module_style import ModuleStyle
+from kernels.printer import print_module
 from kernels.trace import trace
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coverage.md"
-HEADER = "| op | forward | backward | kernels | saved | tensors moved (eager) |\n|---|---|---|---|---|---|\n"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One op's line of the table."""
+def main() -> None:
+    """Trace, derive and print every op; say each as it is done."""
+    rows: list[list[str]] = []
+    counts: Counter[str] = Counter()
+    for name, known in sorted(catalog().ops.items(), key=lambda item: (item[1].category, item[0])):
+        namespace: dict[str, Any] = {}
+        exec(compile(known.op.source, f"{name}.py", "exec"), namespace)  # noqa: S102 - the catalog's own text
+        try:
+            derivation = derive(trace(known.op, namespace[known.op.entry]))
+            lines = len(print_module(derivation, ModuleStyle.standalone(name)).splitlines())
+            result, how = "derived", _how(derivation, lines)
+        except Unsupported as unsupported:
+            where = f" ({unsupported.where})" if unsupported.where else ""
+            needed = f"; needed: {unsupported.needed}" if unsupported.needed else ""
+            result, how = "Unsupported", f"{unsupported.reason}{where}{needed}"
+        counts[result] += 1
+        rows.append([known.category, f"`{name}`", result, _cell(how)])
+        print(f"{name}: {result}", flush=True)
+    PAGE.write_text(_page(rows, counts), encoding="utf-8")
 
-    name: str
-    category: str
-    text: str
-    derived: bool
+
+def _how(derivation: Derivation, lines: int) -> str:
+    saved = ", ".join(one.name for one in derivation.saved) or "nothing"
+    schedules = f"{derivation.forward_schedule.name} / {derivation.backward_schedule.name}"
+    return f"tier {derivation.tier}; {schedules}; saves {saved}; {lines} lines"
 
 
-def derived_row(known: KnownOp, derivation: Derivation) -> Row:
-    traffic = derivation.traffic
-    kernels = sum(s.schedule is not None for s in (*derivation.forward_steps, *derivation.backward_steps))
-    moved = f"{traffic.forward_tensors} + {traffic.backward_tensors} ({traffic.eager_forward_tensors} + {traffic.eager_backward_tensors})"
-    saved = ", ".join(s.name for s in derivation.saved) or "nothing"
-    cells = [
-        known.op.name,
-        derivation.forward_schedule.name,
-        derivation.backward_schedule.name,
-        str(kernels),
-        saved,
-        moved,
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _page(rows: list[list[str]], counts: Counter[str]) -> str:
+    lines = [
+        "# Coverage",
+        "",
+        f"Written by `python -m benchmarks.coverage` (torch {torch.__version__}, triton {triton.__version__}): each op of the catalog is traced, derived and printed.",
+        "Derived means by rule, forward and every gradient that is asked for; the numerics are tested in `tests/contract/kernels`, and judged per request by the gauntlet.",
+        "",
+        ", ".join(f"**{count} {what}**" for what, count in counts.most_common()) + f" of {len(rows)}.",
+        "",
+        "| category | op | result | schedule forward / backward, saved tensors, size; or why not |",
+        "|---|---|---|---|",
+        *("| " + " | ".join(row) + " |" for row in rows),
     ]
-    return Row(known.op.name, known.category, f"| {' | '.join(cells)} |", derived=True)
-
-
-def row(known: KnownOp) -> Row:
-    namespace: dict[str, Any] = {}
-    exec(compile(known.op.source, "<reference>", "exec"), namespace)  # noqa: S102 - the catalog's own references
-    try:
-        return derived_row(known, derive(trace(known.op, namespace[known.op.entry])))
-    except Unsupported as answer:
-        where = f" ({answer.where})" if answer.where else ""
-        return Row(
-            known.op.name, known.category, f"| {known.op.name} | {answer.reason}{where} |", derived=False
-        )
-
-
-def page(rows: list[Row]) -> str:
-    derived = [r for r in rows if r.derived]
-    parts = [
-        "# What the rules cover\n",
-        "Made by `python -m benchmarks.coverage` from a run over the whole catalog; every derived op is checked against fp64",
-        "autograd by `tests/contract/kernels/test_derived_ops.py`.\n",
-        f"**{len(derived)} of {len(rows)} ops are derived**, forward and all gradients. Full tensors moved are forward + backward;",
-        "in brackets what eager moves, one ATen kernel after the other.\n",
-    ]
-    for category in sorted({r.category for r in derived}):
-        lines = [r.text for r in derived if r.category == category]
-        parts.append(f"## {category} ({len(lines)})\n\n{HEADER}" + "\n".join(lines) + "\n")
-    refused = [r.text for r in rows if not r.derived]
-    if refused:
-        parts.append("## Outside the rules\n\n| op | why |\n|---|---|\n" + "\n".join(refused) + "\n")
-    return "\n".join(parts)
-
-
-def main(arguments: list[str]) -> int:
-    text = page([row(known) for _, known in sorted(catalog().ops.items())])
-    if "--check" in arguments:
-        return 0 if PAGE.read_text() == text else 1
-    PAGE.write_text(text)
-    return 0
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -286,7 +286,7 @@ def copy_tbps() -> float:
     return 2 * source.nbytes / (median_interval([a.elapsed_time(b) for a, b in times[5:]])[0] * 1e-3) / 1e12
 
 
-def measure(  # noqa: PLR0917 - all of one point
+def measure(
     one: Candidate,
     shape: tuple[int, int],
     dtype: str,
