@@ -19,6 +19,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@echo "installing the pinned packages (about a minute; torch is the large one)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile $(PIP_FLAGS) -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@# the sandbox mounts the packages read-only, so what isn't compiled now would be compiled again in every job
+	@$(BIN)/python -m compileall -q -j 2 $(addprefix $(VENV)/lib/python3*/site-packages/,torch triton sympy networkx mpmath numpy) || true # some ship files for other Pythons
 	@touch $@
 	@echo "$(BIN)/liger-bot is ready"
 

@@ -25,7 +25,7 @@ EXIT_USAGE = 2  # the call itself was wrong
 EXIT_STOPPED = 130  # Ctrl-C
 
 
-class UsageMistake(Exception):
+class UsageMistake(Exception):  # noqa: N818 - an answer to a person
     """A wrong call: one line that says what to do."""
 
 

@@ -235,7 +235,7 @@ def _commit(record: Record, target: TargetRepository, profile: KernelProfile, ca
     target.push(record.commit, record.branch, "")
 
 
-async def _verify(  # noqa: PLR0917 - the stage needs them all
+async def _verify(
     record: Record,
     target: TargetRepository,
     profile: KernelProfile,
@@ -249,7 +249,12 @@ async def _verify(  # noqa: PLR0917 - the stage needs them all
     with terminal.gates(console, list(jobs)) as live:
 
         async def one(gate: Gate, payload: verify.Payload) -> None:
-            job = Job(id=f"{record.commit[:12]}-{gate.value}", nonce=secrets.token_hex(16), deadline_s=GATE_DEADLINE_S, payload=payload)
+            job = Job(
+                id=f"{record.commit[:12]}-{gate.value}",
+                nonce=secrets.token_hex(16),
+                deadline_s=GATE_DEADLINE_S,
+                payload=payload,
+            )
             async with slots:
                 live.start(gate)
 

@@ -9,7 +9,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-CACHE = Path(os.environ.get("LIGER_BOT_TEST_CACHE", Path(__file__).resolve().parents[1] / ".liger-bot" / "sdists"))
+CACHE = Path(
+    os.environ.get("LIGER_BOT_TEST_CACHE", Path(__file__).resolve().parents[1] / ".liger-bot" / "sdists")
+)
 
 
 def liger_sdist(version: str = "0.7.0") -> Path:

@@ -23,7 +23,7 @@ from kernels.op_spec import OpSpec
 __all__ = ["AnalysisFault", "Refused", "already_there", "understand"]
 
 
-async def understand(  # noqa: PLR0917 - the stage's inputs, in the order of its life
+async def understand(
     text: str,
     block: str | None,
     tree: Tree,
