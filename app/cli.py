@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from app.usage import EXIT_STOPPED, EXIT_USAGE, UsageMistake
+
 app = typer.Typer(
     help="Derives, verifies and proposes Triton kernels on a kernel repository.",
     no_args_is_help=True,
@@ -19,14 +21,6 @@ app = typer.Typer(
 )
 console = Console()
 errors = Console(stderr=True)
-
-EXIT_FAILED = 1  # the candidate failed a hard check, or the op was refused
-EXIT_USAGE = 2  # the call itself was wrong
-EXIT_STOPPED = 130  # Ctrl-C
-
-
-class UsageMistake(Exception):  # noqa: N818 - an answer to a person
-    """A wrong call: one line that says what to do."""
 
 
 @app.command()
@@ -123,16 +117,12 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Entry point: mistakes are one line on standard error."""
+    """Entry point: a person's mistake is one line on standard error, and each outcome has its exit code."""
     try:
-        app(standalone_mode=False)
+        app()
     except UsageMistake as mistake:
         errors.print(f"liger-bot: {mistake}", style="red", highlight=False, soft_wrap=True)
         sys.exit(EXIT_USAGE)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
-    except typer.Abort:
-        sys.exit(EXIT_STOPPED)
     except (KeyboardInterrupt, asyncio.CancelledError):
         errors.print("stopped")
         sys.exit(EXIT_STOPPED)

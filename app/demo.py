@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from app.cli import EXIT_FAILED
 from app.demo_world import World, WorldError
+from app.usage import EXIT_FAILED
 
 GATES = ("style", "correctness", "compile", "benchmark")
 SIGNS = {"success": "[green]✓[/]", "neutral": "[dim]○[/]", "failure": "[red]✗[/]", "timed_out": "[red]⌛[/]"}

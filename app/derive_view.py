@@ -15,7 +15,7 @@ from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
 from agents.ports import Bench
 from app import terminal
-from app.cli import EXIT_FAILED, UsageMistake
+from app.usage import EXIT_FAILED, UsageMistake
 from kernels.derivation import Derivation
 from kernels.module_style import ModuleStyle
 from kernels.printer import print_module

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
-from app.cli import EXIT_FAILED
 from app.settings import Settings, child_environment
+from app.usage import EXIT_FAILED
 from runners.protocol import Environment
 
 RUNNER_TIMEOUT_S = 120

@@ -27,11 +27,11 @@ from agents.ports import Bench, Model, ModelError, Tree
 from agents.profiles import KernelProfile
 from app import terminal
 from app.checkout import CheckoutTree
-from app.cli import EXIT_FAILED, UsageMistake
 from app.commands import Command, Mistake, Verb, parse
 from app.dispatch import LocalBench
 from app.policy import branch_name
 from app.repository import Identity, RepositoryError, TargetRepository
+from app.usage import EXIT_FAILED, UsageMistake
 from kernels.derivation import Unsupported
 from runners.protocol import Gate, Job, Progress, Report
 
@@ -86,7 +86,7 @@ async def run_command(
     with tempfile.TemporaryDirectory(prefix="liger-bot-run-") as scratch:
         target = TargetRepository(Path(scratch), root.name, str(root))
         try:
-            record.base_sha = await asyncio.to_thread(target.fetch_head)
+            record.base_sha = await asyncio.to_thread(_head, target, repo)
             code = await _stages(record, command, target, bench, yes=yes, console=console)
         except (
             RepositoryError,
@@ -144,6 +144,17 @@ def _repository_root(repo: Path) -> Path:
             f"{repo} is not the root of a git repository; in an unpacked release run: git init && git add -A && git commit -m import"
         )
     return root
+
+
+def _head(target: TargetRepository, repo: Path) -> str:
+    try:
+        return target.fetch_head()
+    except RepositoryError as error:
+        if "remote ref HEAD" in str(error):
+            raise UsageMistake(
+                f"{repo} has no commit yet: run git add -A && git commit -m import there"
+            ) from None
+        raise
 
 
 def _model() -> Model | None:

@@ -1,0 +1,99 @@
+"""The command line as a process: exit codes, and one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.liger_checkout import liger_checkout
+
+
+def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = liger_checkout(tmp_path_factory.mktemp("cli"))
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "import")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "dev relu2", "--repo", "/nowhere"], "is not a folder"),
+        (["run", "deev relu2"], 'try: liger-bot run "dev relu2"'),
+        (["run", "status"], "can't be run in a local checkout"),
+        (["derive", "no_such_file.py:f"], "can't read no_such_file.py"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_2(arguments: list[str], words: str):
+    done = run(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert words in done.stderr
+
+
+def test_a_folder_that_is_no_repository_says_what_to_do(tmp_path: Path):
+    done = run("run", "dev relu2", "--repo", str(tmp_path))
+    assert done.returncode == 2
+    assert "git init" in done.stderr
+
+    git(tmp_path, "init", "--quiet")
+    done = run("run", "dev relu2", "--repo", str(tmp_path))
+    assert done.returncode == 2
+    assert "has no commit yet" in done.stderr
+
+
+def test_a_refused_op_is_exit_code_1_and_the_json_says_why(checkout: Path, tmp_path: Path):
+    out = tmp_path / "request.json"
+
+    done = run("run", "dev swiglu", "--repo", str(checkout), "--yes", "--json", str(out))
+
+    assert done.returncode == 1
+    assert "already has" in done.stdout
+    record = json.loads(out.read_text())
+    assert record["refused"]["where"] == "src/liger_kernel/ops/swiglu.py"
+    assert record["files"] == {}
+    assert git(checkout, "branch", "--list", "liger-bot/*") == ""
+
+
+@pytest.mark.slow
+def test_a_run_leaves_a_commit_on_a_branch_and_the_whole_request_as_json(checkout: Path, tmp_path: Path):
+    out = tmp_path / "request.json"
+
+    done = run("run", "dev relu2", "--repo", str(checkout), "--yes", "--json", str(out), timeout=280)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads(out.read_text())
+    assert len(record["files"]) == 7
+    assert {gate: check["conclusion"] for gate, check in record["checks"].items()} == {
+        "style": "success",
+        "correctness": "success",
+        "compile": "success",
+        "benchmark": "neutral",
+    }
+    assert record["profile"]["operation_name"] == "relu_squared"
+    assert git(checkout, "rev-parse", record["branch"]).strip() == record["commit"]
+    assert git(checkout, "diff", "--name-only", "main", record["branch"]).split() == sorted(record["files"])
+    assert git(checkout, "status", "--short") == ""
+    assert git(checkout, "branch", "--show-current").strip() == "main"
