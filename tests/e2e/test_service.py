@@ -17,12 +17,22 @@ from tests.liger_checkout import liger_checkout
 from tests.service_process import SECRET, Scene, scene, wait_for
 
 WAITING = "waiting for your decision"
+WANTED = """import torch
+
+LIMIT = 3.0
+
+
+def damped(x, k: float = 0.5):
+    return LIMIT * torch.tanh(k * x / LIMIT)
+"""
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("service")
-    with scene(folder, liger_checkout(folder / "files")) as running:
+    files = liger_checkout(folder / "files")
+    (files / "dev" / "wanted.py").write_text(WANTED)
+    with scene(folder, files) as running:
         yield running
 
 
@@ -186,6 +196,17 @@ def test_what_can_not_be_derived_says_why_and_what_to_do(here: Scene, comment: s
     here.comment(issue, comment.replace("{hub}", here.served.url))
     status = here.wait_for_comment(issue, answer)
     assert "can't be derived" in status["body"]
+
+
+def test_a_link_to_code_is_read_through_the_api_and_pinned_to_its_commit(here: Scene):
+    issue = here.open_issue()
+    here.comment(issue, f"/liger dev {here.served.url}/{here.repository}/blob/main/dev/wanted.py#L6-L7")
+    status = here.wait_for_comment(issue, WAITING)
+    assert "damped" in status["body"]
+    head = here.call("GET", "/commits/main")["sha"]
+    assert f"at {head[:12]}" in status["body"].replace("\\", "")
+    here.comment(issue, "/liger reject")
+    here.wait_for_comment(issue, "This request was rejected")
 
 
 def test_comments_that_are_not_for_the_bot_are_left_alone(here: Scene):
