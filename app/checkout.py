@@ -19,7 +19,8 @@ class CheckoutTree:
         if file is None:
             return None
         try:
-            return file.read_text(encoding="utf-8")
+            # as it is: with read_text, editing one line of a file with \r\n would change all of them
+            return file.read_bytes().decode("utf-8")
         except UnicodeDecodeError:
             return None
 

@@ -55,11 +55,14 @@ def derive(
     kernels_only: Annotated[
         bool, typer.Option("--kernels-only", help="print the module without the profile")
     ] = False,
+    wide_rows: Annotated[
+        bool, typer.Option("--wide-rows", help="for rows wider than a block of 65536 columns: loops over blocks")
+    ] = False,
 ) -> None:
     """Print the profile and the kernels of an op; needs no target repository."""
     from app.local_run import derive_op
 
-    raise typer.Exit(asyncio.run(derive_op(op, kernels_only=kernels_only, console=console)))
+    raise typer.Exit(asyncio.run(derive_op(op, kernels_only=kernels_only, wide_rows=wide_rows, console=console)))
 
 
 @app.command()

@@ -23,7 +23,9 @@ from kernels.printer import print_module
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<entry>[A-Za-z_]\w*)")
 
 
-async def print_derivation(op: str, bench: Bench, *, kernels_only: bool, console: Console) -> int:
+async def print_derivation(
+    op: str, bench: Bench, *, kernels_only: bool, console: Console, wide_rows: bool = False
+) -> int:
     """Trace, derive and print; returns the exit code. Raises UsageMistake when a file can't be read."""
     request = _classify(op)
     if isinstance(request, OpInput) and request.op is None:
@@ -36,7 +38,9 @@ async def print_derivation(op: str, bench: Bench, *, kernels_only: bool, console
     assert request.op is not None  # noqa: S101 - ruled out above
     with terminal.working(Console(stderr=True), "tracing the reference") as live:
         try:
-            found = await analyze(request.op, bench, request.dotted_path, live.progress)
+            found = await analyze(
+                request.op, bench, request.dotted_path, live.progress, wide_rows=wide_rows
+            )
         except AnalysisFault as fault:
             console.print(f"our fault, not yours: {fault}", style="red", highlight=False)
             return EXIT_FAILED

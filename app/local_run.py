@@ -107,11 +107,13 @@ async def run_command(
     return code
 
 
-async def derive_op(op: str, *, kernels_only: bool, console: Console) -> int:
+async def derive_op(op: str, *, kernels_only: bool, console: Console, wide_rows: bool = False) -> int:
     """Print an op's decisions and its kernels, as a module that needs torch and triton only."""
     from app.derive_view import print_derivation
 
-    return await print_derivation(op, LocalBench(), kernels_only=kernels_only, console=console)
+    return await print_derivation(
+        op, LocalBench(), kernels_only=kernels_only, wide_rows=wide_rows, console=console
+    )
 
 
 def _command(text: str, block: Path | None) -> Command:

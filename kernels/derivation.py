@@ -58,7 +58,7 @@ class Traffic(Frozen):
     """The bytes-moved model, per element of the full tensor: divide by bandwidth for the roofline floor.
 
     Counts are numbers of full-tensor reads + writes (each `itemsize` bytes an element); row and column operands are
-    counted by `per_row_bytes`. Eager counts come from the traced ATen graph: each op reads its inputs and writes its output.
+    counted by `per_row_bytes`. A scalar loss has an incoming gradient of 1. Eager counts come from the traced ATen graph: each op reads its inputs and writes its output.
     """
 
     forward_tensors: int
@@ -78,7 +78,9 @@ class Traffic(Frozen):
 class KernelSchedule(Frozen):
     """How one row program is laid on the GPU."""
 
-    name: Literal["persistent_row", "looped_row", "row_block", "tile", "flat", "split_row", "group_reduce"]
+    name: Literal[
+        "persistent_row", "looped_row", "row_block", "tile", "flat", "split_row", "group_reduce", "template"
+    ]
     why: str
     live_vectors: int = Field(description="fp32 vectors of BLOCK_SIZE alive at once: what decides spilling")
     block_size: str = Field(
@@ -93,6 +95,15 @@ class Step(Frozen):
 
     program: RowProgram
     schedule: KernelSchedule | None
+
+
+class Linear(Frozen):
+    """A linear layer before a loss: logits = x @ weight.T, plus bias."""
+
+    x: str
+    weight: str
+    bias: str | None
+    logits: str = Field(description="what the loss calls them")
 
 
 class Derivation(Frozen):
@@ -127,10 +138,34 @@ class Derivation(Frozen):
     backward_steps: tuple[Step, ...] = Field(
         default=(), description="every launch and host step of the backward, in order"
     )
+    gradient_in_forward: bool = Field(
+        default=False,
+        description="the forward writes the gradients for an incoming gradient of 1; the backward runs for any other",
+    )
     aliases: dict[str, str] = Field(
         default_factory=dict,
         description="gradient -> the equal gradient of another input, whose tensor it shares",
     )
+    template: str | None = Field(
+        default=None,
+        description="the template in kernels/templates that prints it, where the rules derive nothing",
+    )
+    chunks: ChunkedLoss | None = Field(default=None, description="linear layers and a loss by chunks of rows")
     warnings: tuple[str, ...] = Field(
         default=(), description="numerical or semantic points a reviewer should know"
     )
+
+
+class ChunkedLoss(Frozen):
+    """Linear layers and the loss of their logits, chunk of rows by chunk of rows (kernels/templates/chunked_linear.py)."""
+
+    loss: Derivation = Field(description="of one chunk; its forward writes the gradients of the logits too")
+    linears: tuple[Linear, ...]
+    totals: dict[str, str] = Field(
+        description="numbers that belong to all rows -> torch code that computes them"
+    )
+    rows: str = Field(description='the axis of the rows, "*" or a name')
+    rounds: bool = Field(description="whether the loss has the inputs' dtype")
+
+
+Derivation.model_rebuild()

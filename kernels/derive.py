@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
+from typing import Literal
 
 from kernels.derivation import Derivation, Rule, Step, Unsupported
 from kernels.module_style import ModuleStyle
 from kernels.op_spec import OpSpec
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import scatters, sums_last
+from kernels.passes.gradient_in_forward import decide, scalar_tangent, with_tangent_one
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout, candidate_layouts
 from kernels.passes.lower import Lowered, lower
@@ -19,11 +21,16 @@ from kernels.passes.rewrite import copy, reachable, rebuild
 from kernels.passes.rewrite import renamed as with_names
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Stage, Target, plan_stages
+from kernels.passes.tanh_forms import simplify_tanh
+from kernels.passes.uniform_factors import uniform_factors
 from kernels.passes.values import Value, coordinates, element, unrolled
+from kernels.passes.wide_rows import wide_stages
 from kernels.printer import print_module
 from kernels.record import Record
 from kernels.row_program import Load, Map, Node, Reduce, Tensor
-from kernels.schedules import choose_schedule
+from kernels.schedules import choose_schedule, idle_schedule
+from kernels.templates.linear_cut import cut_linear
+from kernels.templates.registry import derived_from_template
 from kernels.traced import TracedOp
 
 MAX_SAVED_ROWS = 16
@@ -38,10 +45,21 @@ def derive(traced: TracedOp, *, wide_rows: bool = False) -> Derivation:
     _check_names(traced.op)
     if not traced.outputs:
         raise Unsupported("the reference returns nothing", needed="a result")
-    derivation = Deriver(traced, wide_rows=wide_rows).run()
+    derivation = derived_from_template(traced) or _derived(traced, wide_rows=wide_rows)
     # What can't be printed (a size that no given tensor shows) is found now, not after a person has approved it.
     print_module(derivation, ModuleStyle.standalone(traced.op.name))
     return derivation
+
+
+def _derived(traced: TracedOp, *, wide_rows: bool) -> Derivation:
+    cut = cut_linear(traced)
+    if cut is not None:
+        from kernels.templates.chunked_linear import (
+            chunked_derivation,
+        )  # it derives the loss, with what is below
+
+        return chunked_derivation(traced, cut)
+    return Deriver(traced, wide_rows=wide_rows).run()
 
 
 def _check_names(op: OpSpec) -> None:
@@ -61,6 +79,7 @@ class Deriver:
     def __init__(self, traced: TracedOp, *, wide_rows: bool = False):
         self.traced, self.op, self.wide_rows = traced, traced.op, wide_rows
         self.rules: list[Rule] = []
+        self.gradient_in_forward = False
 
     def run(self) -> Derivation:
         lowered = lower(self.traced)
@@ -71,21 +90,35 @@ class Deriver:
         self._apply(close_one_hot_sums, "one-hot sums", "a sum over a one-hot row is its element")
         self._merge_sums()
         self._apply(simplify_branches, "branches", "inside a condition its consequences are used")
+        self._apply(
+            simplify_tanh, "tanh forms", "1 + tanh(z) is 2 sigmoid(2z); tanh(softplus(x)) needs no logarithm"
+        )
         layout = candidate_layouts(self.graph, self._roots(), [v.dims for v in self.outputs.values()])[0]
         cols = set(layout.cols)
+        self._apply(
+            lambda g, roots: uniform_factors(
+                g, roots, cols, {n for v in self.outputs.values() for n in v.elements.values()}
+            ),
+            "uniform factors",
+            "what doesn't vary along a sum leaves it",
+        )
         self._apply(
             lambda g, roots: flatten_products(g, roots, cols),
             "products",
             "constants merged, row values first",
         )
+        self.prepare()
         # A loss reads rows as wide as a vocabulary and keeps nothing of that width.
         self.wide_rows |= not any(
             self.graph.axes_of[n] & cols for v in self.outputs.values() for n in v.elements.values()
         )
         self.saved_statistics: dict[int, Tensor] = {}
         backward = self._backward_stages(layout)
-        forward = self._forward_stages()
+        forward = self._with_gradients(self._forward_stages(), backward)
         return self._derivation(lowered, forward, backward)
+
+    def prepare(self) -> None:
+        """What a derivation of a part does to its graph before it is split into kernels."""
 
     # --- names ---
 
@@ -159,6 +192,25 @@ class Deriver:
         return tangent.dims if tangent is not None else value.dims
 
     def _forward_stages(self) -> list[Stage]:
+        return plan_stages(self.graph, self._forward_targets())
+
+    def _with_gradients(self, forward: list[Stage], backward: list[Stage]) -> list[Stage]:
+        """The forward, with the gradients for an incoming gradient of 1 where that spares a pass."""
+        tangent = scalar_tangent(self.graph)
+        if tangent is None:
+            return forward
+        targets = [*self._forward_targets(), *self._gradient_targets(self.gradients)]
+        graph, names = with_tangent_one(self.graph, [t.node for t in targets], tangent)
+        try:
+            joint = plan_stages(graph, [Target(t.tensor, names[t.node], t.at) for t in targets])
+        except Unsupported:
+            return forward  # the loss and its gradient run over different grids
+        decision = decide(forward, backward, joint)
+        self.gradient_in_forward = decision.applies
+        self.rules.append(Rule(rule="gradient in the forward", note=decision.why))
+        return joint if decision.applies else forward
+
+    def _forward_targets(self) -> list[Target]:
         targets: list[Target] = []
         for name, value in self.outputs.items():
             tensor = Tensor(
@@ -169,10 +221,9 @@ class Deriver:
                 like=self._like(),
             )
             targets += self._targets(value, tensor)
-        targets += [Target(tensor, node) for node, tensor in self.saved_statistics.items()]
-        return plan_stages(self.graph, targets)
+        return [*targets, *(Target(tensor, node) for node, tensor in self.saved_statistics.items())]
 
-    def _output_dtype(self, name: str) -> str:
+    def _output_dtype(self, name: str) -> Literal["float", "float32", "int64", "bool"]:
         position = list(self.outputs).index(name)
         node = self.traced.nodes[self.traced.outputs[position].node]  # type: ignore[index]
         return node.dtype if node.dtype in ("float32", "int64", "bool") else "float"
@@ -216,22 +267,29 @@ class Deriver:
             replaced[node] = self.saved_statistics[node] = tensor
         self.graph.tensors.update({t.name: t for t in replaced.values()})
         graph, names = self._with_loads(replaced, gradient_roots)
-        targets: list[Target] = []
         self.aliases = self._equal_gradients()
-        for name, value in self.gradients.items():
+        renamed = {
+            name: Value(value.dims, {a: names[n] for a, n in value.elements.items()})
+            for name, value in self.gradients.items()
+        }
+        targets = self._gradient_targets(renamed)
+        stages = plan_stages(graph, targets)
+        return wide_stages(graph, targets, stages) if self.wide_rows else stages
+
+    def _gradient_targets(self, gradients: dict[str, Value]) -> list[Target]:
+        targets: list[Target] = []
+        for name, value in gradients.items():
             if f"d{name}" in self.aliases:
                 continue
-            spec = next(t for t in self.op.tensors if t.name == name)
             tensor = Tensor(
                 name=f"d{name}",
                 dims=self.graph.tensors[name].dims,
                 dtype="float",
                 kind="gradient",
-                like=spec.name,
+                like=name,
             )
-            renamed = Value(value.dims, {a: names[n] for a, n in value.elements.items()})
-            targets += self._targets(renamed, tensor)
-        return plan_stages(graph, targets)
+            targets += self._targets(value, tensor)
+        return targets
 
     def _equal_gradients(self) -> dict[str, str]:
         """Gradients that are the same values (x and residual of x + residual): written once, returned twice."""
@@ -289,9 +347,24 @@ class Deriver:
 
     def _derivation(self, lowered: Lowered, forward: list[Stage], backward: list[Stage]) -> Derivation:
         forward_steps, backward_steps = self._steps(forward), self._steps(backward)
+        if self.gradient_in_forward:
+            wide = any(s.schedule and s.schedule.name == "looped_row" for s in forward_steps)
+            backward_steps = tuple(
+                s.model_copy(update={"schedule": idle_schedule(s.program, s.schedule, wide=wide)})
+                if s.schedule
+                else s
+                for s in backward_steps
+            )
         statistics = {node: tensor.name for node, tensor in self.saved_statistics.items()}
         record = Record(
-            self.traced, self.graph, self.outputs, self.gradients, forward_steps, backward_steps, statistics
+            self.traced,
+            self.graph,
+            self.outputs,
+            self.gradients,
+            forward_steps,
+            backward_steps,
+            statistics,
+            self.gradient_in_forward,
         )
         derivation = record.derivation(tuple(self.rules), tuple(lowered.casts), self.saved_results)
         return derivation.model_copy(update={"aliases": self.aliases})

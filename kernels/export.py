@@ -16,9 +16,11 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_simple
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.overrides import TorchFunctionMode
 
 from kernels.derivation import Unsupported
+from kernels.determined import require_determined
 from kernels.graph_reader import Exported
 from kernels.op_spec import TensorSpec
 from kernels.roles import Roles
@@ -63,6 +65,11 @@ def export(roles: Roles, reference: Reference, sizes: Mapping[str, int], scalars
         if not results:
             raise Unsupported("the reference returns nothing", needed="a reference that returns a tensor")
         for item in results:
+            if item is None:
+                raise Unsupported(
+                    "the reference returns None" + (" among its results" if len(results) > 1 else ""),
+                    needed="a `return` with a tensor, or a tuple of tensors",
+                )
             if not isinstance(item, torch.Tensor):
                 raise Unsupported(
                     f"the reference returns {_a(type(item).__name__)}, not a tensor",
@@ -86,6 +93,7 @@ def export(roles: Roles, reference: Reference, sizes: Mapping[str, int], scalars
         raise
     except Exception as error:
         raise _explain(error, call.filename) from error
+    require_determined(module.graph)
     differentiable = [t.name for t, v in zip(roles.op.tensors, tensors, strict=True) if v.requires_grad]
     return Exported(module.graph, n_outputs, differentiable)
 
@@ -126,6 +134,12 @@ def _explain(error: Exception, filename: str) -> Unsupported:
             "the reference uses a tensor that isn't one of its arguments",
             where=where,
             needed="constants written as numbers, or passed as arguments",
+        )
+    if isinstance(error, DynamicOutputShapeException):
+        return Unsupported(
+            f"the shape of the result of {str(error.func).removeprefix('aten.').split('.')[0]} depends on the data",
+            where=where,
+            needed="shapes known before the run, e.g. torch.where in place of a selection",
         )
     if "data-dependent" in text.lower() or "item()" in text or "DataDependent" in type(error).__name__:
         return Unsupported(

@@ -8,7 +8,20 @@ from dataclasses import dataclass, field
 from kernels.helpers import CONSTANTS, named_constant
 from kernels.passes.names import stem
 from kernels.quantity import Quantity, number_text
-from kernels.row_program import Cast, Const, Index, Map, Node, Reduce, RowProgram, Scan, Symbol, operands
+from kernels.row_program import (
+    Cast,
+    Const,
+    Index,
+    Load,
+    Map,
+    Node,
+    Reduce,
+    RowProgram,
+    Scan,
+    Symbol,
+    Uniform,
+    operands,
+)
 
 COMPARE, OR, AND, ADD, MUL, UNARY, ATOM = range(1, 8)
 INFIX = {
@@ -59,7 +72,7 @@ class KernelText:
             return self._const(found.value)
         if isinstance(found, Symbol):
             text = self.symbols[found.quantity]
-            return Text(text, ATOM if text.isidentifier() else MUL)
+            return Text(text, ATOM if text.isidentifier() or _enclosed(text) else MUL)
         if isinstance(found, Index):
             return Text(self.col_offsets, ATOM)
         if isinstance(found, Cast):
@@ -99,6 +112,10 @@ class KernelText:
             return f"{number_text(found.value)}.0"
         return self.write(node).text
 
+    def _is_label(self, node: int) -> bool:
+        found = self.program.nodes[node]
+        return isinstance(found, Load) and self.program.tensor(found.tensor).dtype == "int64"
+
     def _map(self, node: Map) -> Text:
         if node.fn in INFIX:
             return self._infix(node)
@@ -110,9 +127,12 @@ class KernelText:
             return Text(f"{self.write(node.args[0]).at(ATOM)}.to(tl.float32)", ATOM)
         if node.fn == "where":
             condition, then, otherwise = node.args
-            return Text(
-                f"tl.where({self.write(condition).text}, {self._float(then)}, {self._float(otherwise)})", ATOM
-            )
+            # Beside a label a constant stays whole: with a float the label would become one, and can't index.
+            branches = [
+                self.write(own).text if self._is_label(other) else self._float(own)
+                for own, other in ((then, otherwise), (otherwise, then))
+            ]
+            return Text(f"tl.where({self.write(condition).text}, {', '.join(branches)})", ATOM)
         if node.fn in ("maximum", "minimum"):
             return self._extremum(node)
         if node.fn in HELPER_FUNCTIONS:
@@ -179,7 +199,8 @@ class FormulaText:
         if isinstance(found, Const):
             return Text(_formula_number(found.value), ATOM if found.value >= 0 else UNARY)
         if isinstance(found, Symbol):
-            return Text(found.quantity.text(), MUL if " " in found.quantity.text() else ATOM)
+            text = found.quantity.text()
+            return Text(text, MUL if " " in text and not _enclosed(text) else ATOM)
         if isinstance(found, Cast):
             return Text(f"round({self.written[found.arg].text})", ATOM)
         if isinstance(found, Reduce):
@@ -188,6 +209,8 @@ class FormulaText:
             return Text(f"cum{found.fn}({self.written[found.arg].text})", ATOM)
         if isinstance(found, Index):
             return Text("column", ATOM)
+        if isinstance(found, Uniform):
+            return Text(f"uniform({self.written[found.seed].text})", ATOM)
         if not isinstance(found, Map):
             return Text(_load_name(found, self.tensor_names), ATOM)
         return self._map(found)
@@ -211,6 +234,11 @@ class FormulaText:
             return Text(f"({args[1].text} if {args[0].text} else {args[2].text})", ATOM)
         words = {"maximum": "max", "minimum": "min", "float": ""}
         return Text(f"{words.get(node.fn, node.fn)}({', '.join(a.text for a in args)})", ATOM)
+
+
+def _enclosed(text: str) -> bool:
+    """Whether parentheses enclose the text as a whole: "(1 - p)", but not "(1 - p) * (1 - q)"."""
+    return text.startswith("(") and text.endswith(")") and "(" not in text[1:]
 
 
 def _formula_number(value: float) -> str:

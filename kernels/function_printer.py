@@ -31,9 +31,16 @@ def print_function(
     lines = [f"class {style.function_class}(torch.autograd.Function):", f"{INDENT}@staticmethod"]
     lines += [decorator] if decorator else []
     lines += [f"{INDENT}def forward(ctx, {', '.join(parameters)}):"]
-    body = [f"{', '.join(written)} = {forward.signature()}"]
+    kept = [stem(n) for n in backward.optional_gradients()]
+    body = []
+    if kept:
+        body += [
+            "# A compiled graph would copy the gradient before its backward may write to it.",
+            "has_gradients = any(ctx.needs_input_grad) and not torch.compiler.is_compiling()",
+        ]
+    body.append(f"{', '.join(written)} = {forward.signature()}")
     body.append(f"ctx.save_for_backward({', '.join(saved_names)})")
-    body += [f"ctx.{s} = {s}" for s in scalars]
+    body += [f"ctx.{s} = {s}" for s in [*scalars, *kept]]
     body += [f"ctx.mark_non_differentiable({', '.join(whole)})"] if whole else []
     body.append(f"return {', '.join(outputs)}")
     lines += [INDENT * 2 + line for line in body]
@@ -45,6 +52,9 @@ def print_function(
         body.append(f"{', '.join(saved_names)}{',' if len(saved_names) == 1 else ''} = ctx.saved_tensors")
         if len(saved_names) == 1:
             body[-1] = f"({saved_names[0]},) = ctx.saved_tensors"
+    if kept:
+        body.append(f"{', '.join(kept)} = {', '.join(f'ctx.{name}' for name in kept)}")
+        body.append(f"{' = '.join(f'ctx.{name}' for name in kept)} = None  # a second backward computes anew")
     order = [stem(t.name) for t in backward.results()]
     body.append(f"{', '.join(order)} = {backward.signature('ctx.')}")
     aliases = {stem(a): stem(b) for a, b in derivation.aliases.items()}

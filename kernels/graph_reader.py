@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels.derivation import Unsupported
+from kernels.determined import require_gradient, viewed_input
 from kernels.quantity import Quantity, fit
 from kernels.roles import Roles
 from kernels.traced import (
@@ -128,6 +129,7 @@ class GraphReader:
             for ids, member in zip(self.ids, group, strict=True):
                 ids[member] = node.id
             nodes.append(node)
+        questions = (*roles.questions, *self._fixed_questions(roles), *self._result_questions(roles))
         sizes = {axis: multiples.get(axis, 1) for axis in self.axes if axis not in tied.values()}
         return TracedOp(
             op=roles.op,
@@ -137,7 +139,7 @@ class GraphReader:
             axes=sizes,
             fixed=self.fixed,
             tied=dict(tied),
-            questions=(*roles.questions, *self._fixed_questions(roles)),
+            questions=questions,
             notes=tuple(f"{value} was fitted to {text}" for value, text in sorted(self.fitted.items())),
         )
 
@@ -162,6 +164,24 @@ class GraphReader:
             for name, value in self.fixed.items()
             if name not in declared
         ]
+
+    def _result_questions(self, roles: Roles) -> list[str]:
+        """What a kernel does otherwise than the reference: a view becomes a new tensor, a dead gradient is not written."""
+        first = self.graphs[0]
+        values = list(list(first.graph.nodes)[-1].args[0])
+        results, rest = values[: first.n_outputs], values[first.n_outputs :]
+        questions: list[str] = []
+        inputs = {n.name: t.name for n, t in zip(_inputs(first.graph), roles.op.tensors, strict=True)}
+        for position, result in enumerate(results):
+            name = inputs.get(viewed_input(result) or "")
+            which = "The result" if len(results) == 1 else f"Result {position}"
+            if name:
+                questions.append(f"{which} is {name} or a view of it: the kernel returns a new tensor.")
+        wanted = [t.name for t in roles.op.tensors if t.needs_grad and t.dtype == "float"]
+        by_name = dict(zip(self._grad_names(roles), rest, strict=False))
+        reached = require_gradient(first.graph, [by_name.get(n) for n in wanted])
+        dead = [n for n, reaches in zip(wanted, reached, strict=True) if not reaches]
+        return [*questions, *(f"No gradient reaches {n}: the reference gives none, or zeros." for n in dead)]
 
     def _shape(self, values: Sequence[Any]) -> tuple[Quantity, ...]:
         if not isinstance(values[0], torch.Tensor):
@@ -200,6 +220,10 @@ class GraphReader:
         if isinstance(first, torch.device | torch.layout | torch.memory_format):
             return LiteralArg.of(None)
         raise Unsupported(f"an argument of type {type(first).__name__} is not understood")
+
+
+def _inputs(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    return [n for n in graph.nodes if n.op == "placeholder" and not str(n.target).startswith("tangents")]
 
 
 def _op_name(node: torch.fx.Node) -> str:

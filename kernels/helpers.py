@@ -69,6 +69,42 @@ def softplus(x):
     # log(1 + exp(x)), which is x itself beyond 20
     return tl.where(x > 20.0, x, log1p(tl.exp(x)))
 """,
+    "uniform_block": """
+@triton.jit
+def uniform_block(seed, start, BLOCK_SIZE: tl.constexpr):
+    # Philox makes four numbers at once: element i takes number i % 4 of counter i // 4
+    a, b, c, d = tl.rand4x(seed, start // 4 + tl.arange(0, BLOCK_SIZE // 4))
+    return tl.join(tl.join(a, c), tl.join(b, d)).reshape(BLOCK_SIZE)
+""",
+    "uniform_at": """
+@triton.jit
+def uniform_at(seed, offsets):
+    # Philox makes four numbers at once: element i takes number i % 4 of counter i // 4
+    a, b, c, d = tl.rand4x(seed, offsets // 4)
+    which = offsets % 4
+    return tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
+""",
+    "uniform_row": """
+@triton.jit
+def uniform_row(seed, start, n_cols: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    # Four at once where every row begins with a whole counter
+    if n_cols % 4 == 0:
+        numbers = uniform_block(seed, start, BLOCK_SIZE)
+    else:
+        numbers = uniform_at(seed, start + tl.arange(0, BLOCK_SIZE))
+    return numbers
+""",
+    "uniform_tile": """
+@triton.jit
+def uniform_tile(seed, start, n_cols: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    # Four at once where every row begins with a whole counter
+    if n_cols % 4 == 0:
+        a, b, c, d = tl.rand4x(seed, start // 4 + tl.arange(0, BLOCK_SIZE // 4)[None, :])
+        numbers = tl.join(tl.join(a, c), tl.join(b, d)).reshape(BLOCK_ROWS, BLOCK_SIZE)
+    else:
+        numbers = uniform_at(seed, start + tl.arange(0, BLOCK_SIZE)[None, :])
+    return numbers
+""",
     "sign": """
 @triton.jit
 def sign(x):
@@ -76,11 +112,16 @@ def sign(x):
     return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, x))
 """,
 }
-NEEDS = {"softplus": ("log1p",)}
+NEEDS = {
+    "uniform_row": ("uniform_block", "uniform_at"),
+    "uniform_tile": ("uniform_at",),
+    "softplus": ("log1p",),
+}
 
 # Constants that a reader knows by name. Values within fp32 rounding of these are printed by name.
 CONSTANTS: dict[str, tuple[float, str]] = {
     "SQRT_2_OVER_PI": (0.7978845608028654, "sqrt(2 / pi)"),
+    "SQRT_8_OVER_PI": (1.5957691216057308, "2 * sqrt(2 / pi)"),
     "SQRT_1_2": (0.7071067811865476, "sqrt(1 / 2)"),
     "ONE_OVER_SQRT_2_PI": (0.3989422804014327, "1 / sqrt(2 * pi)"),
     "GELU_CUBIC": (0.044715, "cubic coefficient of the tanh approximation of GELU"),

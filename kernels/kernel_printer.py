@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from kernels.flat_sum import flat_sum
 from kernels.kernel_offsets import parenthesised
-from kernels.kernel_statements import KernelStatements
+from kernels.kernel_statements import Gradients, KernelStatements
 from kernels.looped_row import looped_row
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import Reduce, RowProgram, Tensor
+from kernels.row_program import Load, Reduce, RowProgram, Tensor
 
 INDENT = "    "
 RUNTIME_SIZES = ("n_elements", "n_rows", "rows_per_program", "rows_per_group", "programs_per_group")
@@ -30,21 +31,30 @@ class KernelSource:
     axis_sizes: dict[str, str] = field(default_factory=dict)  # name of a size -> its axis
     helpers: set[str] = field(default_factory=set)
     constants: set[str] = field(default_factory=set)
+    gradients: Gradients | None = None  # takes HAS_GRADIENTS
+    reads_again: bool = False  # takes READ_AGAIN
+    staged: list[str] = field(default_factory=list)  # tensors whose rows are loaded ahead: takes NUM_STAGES
 
 
 class KernelPrinter(KernelStatements):
     """Prints a row program under a schedule: flat, tile, persistent_row, looped_row or row_block."""
 
     def __init__(
-        self, program: RowProgram, schedule: str, name: str, doc: list[str], integers: frozenset[str]
+        self,
+        program: RowProgram,
+        schedule: str,
+        name: str,
+        doc: list[str],
+        integers: frozenset[str],
+        gradients: Gradients | None = None,
     ):
-        super().__init__(program, schedule)
+        super().__init__(program, schedule, gradients)
         self.name, self.doc = name, doc
         self.integers = integers  # scalars that stay integers
 
     def print(self) -> KernelSource:
         body = {
-            "flat": self._flat,
+            "flat": lambda: flat_sum(self) if self.program.accumulates else self._flat(),
             "tile": self._tile,
             "persistent_row": self._persistent_row,
             "row_block": self._row_block,
@@ -60,7 +70,7 @@ class KernelPrinter(KernelStatements):
                 line.replace("= tl.program_id(1) *", "= tl.program_id(1).to(tl.int64) *") for line in body
             ]
         pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
-        body = pinned + body
+        body = [*self._return_early(), *pinned, *body]
         # Sizes of row axes change from call to call (a sequence length): as constants each would compile anew.
         changing = [s for s, axis in self.offsets.axis_sizes.items() if axis not in self.cols]
         sizes = [s for s in (*RUNTIME_SIZES, *changing) if s in self.offsets.sizes]
@@ -69,6 +79,9 @@ class KernelPrinter(KernelStatements):
         lines += [f"{INDENT}{stem(t)}_ptr," for t in self.pointers]
         lines += [f"{INDENT}{s}," for s in (*scalars, *self.symbols, *sizes)]
         lines += [f"{INDENT}{s}: tl.constexpr," for s in constants]
+        lines += [f"{INDENT}HAS_GRADIENTS: tl.constexpr,"] if self.gradients else []
+        lines += [f"{INDENT}READ_AGAIN: tl.constexpr,"] if self.reads_again else []
+        lines += [f"{INDENT}NUM_STAGES: tl.constexpr,"] if self.schedule == "row_block" else []
         lines += [f"{INDENT}{s}: tl.constexpr," for s in self._blocks()]
         lines.append("):")
         lines += [INDENT + line if line else "" for line in ['"""', *self.doc, '"""', *body]]
@@ -82,7 +95,32 @@ class KernelPrinter(KernelStatements):
             axis_sizes=self.offsets.axis_sizes,
             helpers=self.text.helpers,
             constants=self.text.constants,
+            gradients=self.gradients,
+            reads_again=self.reads_again,
+            staged=self._staged(),
         )
+
+    def _staged(self) -> list[str]:
+        """Tensors of which a row block loads a row at a time."""
+        if self.schedule != "row_block":
+            return []
+        return [
+            n.tensor
+            for i, n in enumerate(self.program.nodes)
+            if isinstance(n, Load) and self.axes[i] & self.rows and self.axes[i] & self.cols
+        ]
+
+    def _return_early(self) -> list[str]:
+        if self.gradients != "found":
+            return []
+        tangent = next(t.name for t in self.program.tensors if t.kind == "tangent")
+        return [
+            "# The forward has written the gradient for an incoming gradient of 1.",
+            "if HAS_GRADIENTS:",
+            f"{INDENT}if tl.load({stem(tangent)}_ptr).to(tl.float32) == 1.0:",
+            f"{INDENT * 2}return",
+            "",
+        ]
 
     def _blocks(self) -> list[str]:
         return ["BLOCK_ROWS", "BLOCK_SIZE"] if self.two_d else ["BLOCK_SIZE"]
@@ -99,7 +137,6 @@ class KernelPrinter(KernelStatements):
             "",
             *self.statements(range(len(self.program.nodes))),
             *self.stores(),
-            *self.partial_stores(),
         ]
 
     def _tile(self) -> list[str]:
@@ -116,7 +153,9 @@ class KernelPrinter(KernelStatements):
         ]
 
     def _persistent_row(self) -> list[str]:
-        body = [*self.statements(range(len(self.program.nodes))), *self.stores(), *self.partial_stores()]
+        own = self.statements(range(len(self.program.nodes)))
+        final = [*self.stores(), *self.partial_stores()]
+        body = [*self.read_again(own, final), *final]
         self.offsets.sizes["n_cols"] = None
         return [
             "row_idx = tl.program_id(0).to(tl.int64)",
@@ -131,7 +170,8 @@ class KernelPrinter(KernelStatements):
         before = [i for i in nodes if not self.axes[i] & self.rows]
         inside = [i for i in nodes if self.axes[i] & self.rows]
         hoisted = self.statements(before)
-        looped = [*self.statements(inside), *self.stores()]
+        own = self.statements(inside)
+        looped = self.stores()
         accumulators: list[str] = []
         final: list[str] = []
         for write in self.program.accumulates:
@@ -153,6 +193,7 @@ class KernelPrinter(KernelStatements):
             looped.append(f"{name} += {value}")
             target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
             final.append(f"tl.store({target}, {total}{', mask=mask' if vector else ''})")
+        looped = [*(own if self.tiled else self.read_again(own, looped)), *looped]
         self.offsets.sizes["rows_per_program"] = self.offsets.sizes["n_cols"] = None
         if group_axes(self.program):
             self.offsets.sizes["rows_per_group"] = self.offsets.sizes["programs_per_group"] = None
@@ -179,7 +220,7 @@ class KernelPrinter(KernelStatements):
             "",
             *hoisted,
             *accumulators,
-            "for row_idx in range(row_start, row_end):",
+            "for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):",
             *(INDENT + line for line in looped),
             "",
             *final,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from typing import Literal
 
 from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.kernel_offsets import Offsets
@@ -17,24 +19,31 @@ from kernels.row_program import (
     Gather,
     Index,
     Load,
+    Map,
     Reduce,
     RowProgram,
     Scan,
     Store,
     Symbol,
     Tensor,
+    Uniform,
     operands,
 )
 from kernels.schedules import tiles_columns
 
+INDENT = "    "
 INLINE_WIDTH = 64
+READ_AGAIN_LOADS = 2  # rows that must be alive across a reduction before reading them again is offered
+# What HAS_GRADIENTS decides: whether a forward writes the gradients, or whether a backward finds them written.
+Gradients = Literal["written", "found"]
 
 
 class KernelStatements:
     """The statements of a row program under a schedule."""
 
-    def __init__(self, program: RowProgram, schedule: str):
+    def __init__(self, program: RowProgram, schedule: str, gradients: Gradients | None = None):
         self.program, self.schedule = program, schedule
+        self.gradients: Gradients | None = gradients
         self.axes = program.node_axes()
         self.rows, self.cols = set(program.rows), set(program.cols)
         self.two_d = schedule == "tile"
@@ -42,12 +51,14 @@ class KernelStatements:
         self.offsets = Offsets(program, flat=schedule == "flat")
         self.symbols: dict[str, Quantity] = {}
         self.pointers = self._pointers()
+        self.reads_again = False
         self.symbol_texts = {
             n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)
         }
         self.taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars) | set(self.symbols)
         self.values = value_names(program, self.taken)
         self.padding = choose_padding(program)
+        self.eviction: str | None = None  # of what is read and written a block at a time
         self.text = KernelText(
             program,
             {},
@@ -107,7 +118,7 @@ class KernelStatements:
             if isinstance(node, Reduce) and self.tiled:
                 continue  # summed up in a vector, and reduced once at the end
             if (
-                isinstance(node, Load | Gather | Reduce | Scan)
+                isinstance(node, Load | Gather | Uniform | Reduce | Scan)
                 or counts[index] > 1
                 or len(self.text.write(index).text) > INLINE_WIDTH
                 or self._changes_place(index)
@@ -162,25 +173,78 @@ class KernelStatements:
             segment += 1
             narrow += 0 if wide else 1
 
-        def loads_of(index: int) -> list[int]:
+        def read_by(index: int) -> list[int]:
+            """The loads and named values that a definition mentions."""
             found: list[int] = []
             stack = list(reversed(operands(self.program.nodes[index])))
             while stack:
                 node = stack.pop()
-                if isinstance(self.program.nodes[node], Load):
+                if isinstance(self.program.nodes[node], Load) or node in self.text.names:
                     found.append(node)
-                elif node not in self.text.names:
+                else:
                     stack.extend(reversed(operands(self.program.nodes[node])))
             return found
 
+        def define(index: int) -> None:
+            if index in written or index not in self.text.names or index not in allowed:
+                return
+            read = read_by(index)
+            for node in read:
+                if not isinstance(self.program.nodes[node], Load):
+                    define(node)
+            for node in read:
+                if isinstance(self.program.nodes[node], Load):
+                    write(node)
+            write(index)
+
+        # Reductions first, with what they need: what is made between two of them would be kept across the second.
         for index in nodes:
-            if index in self.text.names and not isinstance(self.program.nodes[index], Load):
-                for load in loads_of(index):
-                    write(load)
-                write(index)
+            if isinstance(self.program.nodes[index], Reduce | Scan):
+                define(index)
+        for index in nodes:
+            if not isinstance(self.program.nodes[index], Load):
+                define(index)
         for index in nodes:  # what only stores read
             write(index)
         return lines
+
+    def read_again(self, lines: list[str], later: list[str]) -> list[str]:
+        """The statements of a row, with what is needed after its last reduction read a second time where READ_AGAIN.
+
+        Only where two or more loads of a full row would stay alive across that reduction. `later`: the lines that follow.
+        """
+        by_name = {name: index for index, name in self.text.names.items()}
+        found = [by_name.get(line.split(" = ", 1)[0]) for line in lines]
+        nodes = self.program.nodes
+        barriers = [at for at, i in enumerate(found) if i is not None and isinstance(nodes[i], Reduce)]
+        if not barriers:
+            return lines
+        cut = barriers[-1] + 1
+        full = {
+            self.text.names[i]: at
+            for at, i in enumerate(found[:cut])
+            if i is not None and self.axes[i] & self.cols and self.axes[i] & self.rows
+        }
+        needed: set[str] = set()
+        pending = [*lines[cut:], *later]
+        while pending:
+            text = pending.pop()
+            for name, at in full.items():
+                if name not in needed and re.search(rf"\b{re.escape(name)}\b", text):
+                    needed.add(name)
+                    pending.append(lines[at])
+        order = sorted(needed, key=full.__getitem__)
+        again = [(name, nodes[by_name[name]]) for name in order]
+        loads = sum(isinstance(node, Load) for _, node in again)
+        if loads < READ_AGAIN_LOADS or not all(isinstance(node, Load | Map | Cast) for _, node in again):
+            return lines
+        self.reads_again = True
+        block = ["# Read again, from the cache: kept across the sum, they take more registers than there are"]
+        # Told that it is the last time, the compiler can't take the first for it: that one's registers are free by then.
+        before, self.eviction = self.eviction, "evict_first"
+        block += [f"{name} = {self._definition(by_name[name])}" for name, _ in again]
+        self.eviction = before
+        return [*lines[:cut], "if READ_AGAIN:", *(INDENT + line for line in block), *lines[cut:]]
 
     def _definition(self, index: int) -> str:
         node = self.program.nodes[index]
@@ -188,6 +252,8 @@ class KernelStatements:
             return self._load(index, node)
         if isinstance(node, Gather):
             return self._gather(node)
+        if isinstance(node, Uniform):
+            return self._uniform(node)
         if isinstance(node, Reduce | Scan):
             return self._reduce(index, node)
         return self.text.write(index, definition=True).text
@@ -202,8 +268,31 @@ class KernelStatements:
         other = "0.0" if fill == 0 else '-float("inf")' if fill < 0 else 'float("inf")'
         if tensor.dtype in ("int64", "bool"):
             other = "0"
-        text = f"tl.load({address}, mask={mask}, other={other})" if mask else f"tl.load({address})"
+        eviction = self._eviction(self.axes[index])
+        text = f"tl.load({address}, mask={mask}, other={other}{eviction})" if mask else f"tl.load({address})"
         return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
+
+    def _eviction(self, axes: frozenset[str]) -> str:
+        return f', eviction_policy="{self.eviction}"' if self.eviction and axes & self.cols else ""
+
+    def _uniform(self, node: Uniform) -> str:
+        """Random numbers by the element's offset: the same ones in the backward, whatever its schedule."""
+        seed = self.text.write(node.seed).text
+        if self.schedule == "flat":
+            self.text.helpers.add("uniform_block")
+            return f"uniform_block({seed}, tl.program_id(0).to(tl.int64) * BLOCK_SIZE, BLOCK_SIZE)"
+        tensor = Tensor(name="", dims=(node.axes,), dtype="float32", kind="partial")
+        offset = self.offsets.offset(tensor, node.at)
+        row, plus, column = offset.rpartition(" + ")
+        if not plus or column != "col_offsets" or "col_offsets" in row:
+            self.text.helpers.add("uniform_at")
+            return f"uniform_at({seed}, {offset})"
+        block = "tl.program_id(1) * BLOCK_SIZE" if self.two_d or self.tiled else "start"
+        start = f"{row} + {block}" if self.two_d or self.tiled or self.schedule == "looped_row" else row
+        helper, sizes = ("uniform_tile", "BLOCK_ROWS, ") if self.two_d else ("uniform_row", "")
+        self.text.helpers.add(helper)
+        self.offsets.sizes["n_cols"] = None
+        return f"{helper}({seed}, {start}, n_cols, {sizes}BLOCK_SIZE)"
 
     def _gather(self, node: Gather) -> str:
         """An indirect load. An index outside the axis (an ignored label) reads nothing and gives 0."""
@@ -247,16 +336,32 @@ class KernelStatements:
         """Whether a NaN that tl.max drops still reaches the result: through the sum of exp(x - max)."""
         return any(own_maximum(self.program, node) == index for node in self.program.nodes)
 
+    def optional(self, store: Store) -> bool:
+        """Whether the store is made only where HAS_GRADIENTS: a gradient in the forward."""
+        return self.gradients == "written" and self.program.tensor(store.tensor).kind == "gradient"
+
     def stores(self, stores: Sequence[Store] | None = None) -> list[str]:
+        chosen = self.program.stores if stores is None else stores
+        optional = self.store_lines([s for s in chosen if self.optional(s)])
+        lines = self.store_lines([s for s in chosen if not self.optional(s)])
+        lines += ["if HAS_GRADIENTS:", *(INDENT + line for line in optional)] if optional else []
+        return lines + (self._scatter_lines() if stores is None else [])
+
+    def store_lines(self, stores: Sequence[Store]) -> list[str]:
         lines: list[str] = []
-        for store in self.program.stores if stores is None else stores:
+        for store in stores:
             tensor = self.program.tensor(store.tensor)
             offset = self.offsets.offset(tensor, store.at)
             address = f"{stem(store.tensor)}_ptr" + ("" if offset == "0" else f" + {offset}")
             mask = self.mask(frozenset(tensor.axes))
             value = self._stored(store.value, tensor)
-            lines.append(f"tl.store({address}, {value}{', mask=' + mask if mask else ''})")
-        for scatter in self.program.scatters if stores is None else ():
+            eviction = self._eviction(frozenset(tensor.axes))
+            lines.append(f"tl.store({address}, {value}{', mask=' + mask if mask else ''}{eviction})")
+        return lines
+
+    def _scatter_lines(self) -> list[str]:
+        lines: list[str] = []
+        for scatter in self.program.scatters:
             tensor = self.program.tensor(scatter.tensor)
             offset = self.offsets.offset(tensor, (), {scatter.axis: self.text.write(scatter.index).at(ATOM)})
             index = self.text.write(scatter.index).text

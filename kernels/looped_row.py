@@ -21,6 +21,7 @@ def looped_row(kernel: KernelStatements) -> list[str]:
     wide_stores = [
         s for s in kernel.program.stores if set(kernel.program.tensor(s.tensor).axes) & kernel.cols
     ]
+    again = reads_rows_again(kernel.program)
     for level in range(max(levels, default=0) + 1):
         reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
         stores = [s for s in wide_stores if _available(kernel.program, s.value, levels) == level]
@@ -30,10 +31,19 @@ def looped_row(kernel: KernelStatements) -> list[str]:
             if not kernel.axes[i] & kernel.cols and not isinstance(nodes[i], Reduce)
         ]
         lines += kernel.statements([i for i in narrow if levels[i] == level])
-        if reduces or stores:
-            lines += [*_column_loop(kernel, reduces, stores, online), ""]
+        if again:
+            kernel.eviction = "evict_first" if stores else "evict_last"
+            if level == 0:
+                lines.append("# The row is read again below: it should stay in the L2 cache until then.")
+        optional = [s for s in stores if kernel.optional(s)]
+        if reduces or not stores or len(optional) < len(stores):
+            lines += [*_column_loop(kernel, reduces, stores, online), ""] if reduces or stores else []
+        else:
+            loop = _column_loop(kernel, [], stores, online)
+            lines += ["if HAS_GRADIENTS:", *(INDENT + line for line in loop), ""]
     narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
-    return [*lines, *kernel.stores(narrow_stores), *kernel.partial_stores()]
+    final = [*kernel.stores(narrow_stores), *kernel.partial_stores()]
+    return [*lines, *final] if final else lines[:-1]
 
 
 def _column_loop(
@@ -54,14 +64,14 @@ def _column_loop(
             largest = kernel.text.names[online[i]]
             value = kernel.masked_argument(online[i], nodes[online[i]])  # type: ignore[arg-type]
             kernel.text.constants.add("LOWEST")
-            before.append(f"{largest}_acc = tl.full((BLOCK_SIZE,), LOWEST, dtype=tl.float32)")
+            # One maximum a block: a maximum a lane would double the exponentials, and those are the time it takes.
+            before.append(f"{largest} = tl.full((), LOWEST, dtype=tl.float32)")
             before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
-            inside.append(f"{largest}_new = tl.maximum({largest}_acc, {value})")
-            rescaled = f"{name}_acc * tl.exp({largest}_acc - {largest}_new)"
+            inside.append(f"{largest}_new = tl.maximum({largest}, tl.max({value}, axis=0))")
+            rescaled = f"{name}_acc * tl.exp({largest} - {largest}_new)"
             inside.append(f"{name}_acc = {rescaled} + tl.exp({value} - {largest}_new)")
-            inside.append(f"{largest}_acc = {largest}_new")
-            after.append(f"{largest} = tl.max({largest}_acc, axis=0)")
-            after.append(f"{name} = tl.sum({name}_acc * tl.exp({largest}_acc - {largest}), axis=0)")
+            inside.append(f"{largest} = {largest}_new")
+            after.append(f"{name} = tl.sum({name}_acc, axis=0)")
             continue
         if node.fn == "sum":
             before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
@@ -78,7 +88,7 @@ def _column_loop(
         "mask = col_offsets < n_cols",
         *kernel.statements(sorted(needed)),
         *inside,
-        *kernel.stores(stores),
+        *(kernel.stores(stores) if reduces else kernel.store_lines(stores)),
     ]
     return [
         *before,
@@ -86,6 +96,13 @@ def _column_loop(
         *(INDENT + line for line in body),
         *after,
     ]
+
+
+def reads_rows_again(program: RowProgram) -> bool:
+    """Whether a loop that writes the row comes after one that reads it."""
+    levels, _ = loop_levels(program)
+    wide = [s for s in program.stores if set(program.tensor(s.tensor).axes) & set(program.cols)]
+    return any(_available(program, s.value, levels) > 0 for s in wide)
 
 
 def _available(program: RowProgram, node: int, levels: list[int]) -> int:

@@ -10,6 +10,8 @@ from kernels.function_printer import print_function
 from kernels.helpers import CONSTANTS, helper_sources
 from kernels.kernel_printer import KernelPrinter
 from kernels.module_style import ModuleStyle
+from kernels.partial_sums import sum_parts_source
+from kernels.templates.registry import TEMPLATES
 from kernels.tidy import tidy
 from kernels.wrapper_printer import WrapperPrinter
 from kernels.wrapper_tensors import PrintedStep
@@ -39,12 +41,26 @@ def get_sm_count(device):
         return torch.xpu.get_device_properties(device).gpu_eu_count
     return 4
 """
+PIPELINE_STAGES = """
+def pipeline_stages(row_bytes):
+    # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
+"""
 WIDTH = 110
 
 
 def kernel_names(derivation: Derivation, style: ModuleStyle) -> list[str]:
     """Names of the @triton.jit kernels that are launched, in the printed module."""
-    steps = [*_steps(derivation, style, backward=False), *_steps(derivation, style, backward=True)]
+    if derivation.chunks:
+        from kernels.templates.chunked_linear_printer import chunked_kernel_names
+
+        return chunked_kernel_names(derivation.chunks, style)
+    if derivation.template:
+        return TEMPLATES[derivation.template].kernel_names(style)
+    steps = [
+        *printed_steps(derivation, style, backward=False),
+        *printed_steps(derivation, style, backward=True),
+    ]
     return [step.kernel for step in steps if step.source]
 
 
@@ -52,13 +68,26 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     """The source of the ops module: helpers, kernels, wrappers and the autograd Function."""
     if not style.utils_module and style.device_context:
         raise ValueError("device_context needs a utils_module that has it")
-    forward_steps = _steps(derivation, style, backward=False)
-    backward_steps = _steps(derivation, style, backward=True)
+    if derivation.chunks:
+        from kernels.templates.chunked_linear_printer import (
+            print_chunked,
+        )  # it assembles its module with this one
+
+        return print_chunked(derivation, derivation.chunks, style)
+    if derivation.template:
+        return tidy(TEMPLATES[derivation.template].print(derivation, style))
+    forward_steps = printed_steps(derivation, style, backward=False)
+    backward_steps = printed_steps(derivation, style, backward=True)
     forward = WrapperPrinter(derivation, style, forward_steps, backward=False)
     backward = WrapperPrinter(derivation, style, backward_steps, backward=True)
-    sources = [s.source for s in (*forward_steps, *backward_steps) if s.source]
-    schedules = {s.schedule for s in (*forward_steps, *backward_steps)}
-    needs_settings = bool(schedules & {"persistent_row", "row_block"})
+    host = [forward.print(), backward.print(), print_function(derivation, style, forward, backward)]
+    return assemble(style, [*forward_steps, *backward_steps], host)
+
+
+def assemble(style: ModuleStyle, steps: list[PrintedStep], host: list[str]) -> str:
+    """A module: the imports, constants and helpers that the steps need, their kernels, and the host code around them."""
+    sources = [s.source for s in steps if s.source]
+    needs_settings = any("calculate_settings(" in text for text in host)
     imports = ["import torch", "import triton", "import triton.language as tl"]
     if style.utils_module:
         names = ["calculate_settings"] if needs_settings else []
@@ -77,16 +106,19 @@ def print_module(derivation: Derivation, style: ModuleStyle) -> str:
     blocks: list[str] = []
     if needs_settings and not style.utils_module:
         blocks.append(CALCULATE_SETTINGS.strip("\n"))
-    if "row_block" in schedules:
+    if any("get_sm_count(" in text for text in host):
         blocks.append(SM_COUNT.strip("\n"))
+    if any("pipeline_stages(" in text for text in host):
+        blocks.append(PIPELINE_STAGES.strip("\n"))
     blocks += helper_sources({h for s in sources for h in s.helpers})
     blocks += [s.text for s in sources]
-    blocks += [forward.print(), backward.print()]
-    blocks.append(print_function(derivation, style, forward, backward))
+    if any("sum_parts(" in text for text in host):
+        blocks.append(sum_parts_source(style))
+    blocks += host
     return tidy("\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n")
 
 
-def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> list[PrintedStep]:
+def printed_steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> list[PrintedStep]:
     """The printed steps of one direction. The last kernel carries the plain name; earlier ones are numbered."""
     steps = derivation.backward_steps if backward else derivation.forward_steps
     base = style.backward_kernel if backward else style.forward_kernel
@@ -115,7 +147,10 @@ def _steps(derivation: Derivation, style: ModuleStyle, *, backward: bool) -> lis
             if kernels == 1
             else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
         )
-        source = KernelPrinter(step.program, step.schedule.name, name, own, integers).print()
+        gradients = None
+        if derivation.gradient_in_forward:
+            gradients = "found" if backward else "written"
+        source = KernelPrinter(step.program, step.schedule.name, name, own, integers, gradients).print()
         printed.append(PrintedStep(step.program, step.schedule.name, name, source))
     return printed
 

@@ -9,6 +9,7 @@ from kernels.derivation import Derivation, KernelSchedule, Operand, Rule, Saved,
 from kernels.eager import eager_traffic
 from kernels.expressions import LONGEST_FORMULA, FormulaText
 from kernels.passes.functions import FUNCTIONS
+from kernels.passes.gradient_in_forward import full_tensors_moved
 from kernels.passes.graph import Graph
 from kernels.passes.lower import ROWS
 from kernels.passes.values import Value
@@ -30,6 +31,7 @@ class Record:
     forward: tuple[Step, ...]
     backward: tuple[Step, ...]
     statistics: dict[int, str]  # saved row values: node -> name
+    gradient_in_forward: bool = False
 
     def derivation(
         self, rules: tuple[Rule, ...], casts: tuple[str, ...], results: tuple[str, ...]
@@ -56,6 +58,7 @@ class Record:
             backward=backward,
             forward_steps=self.forward,
             backward_steps=self.backward,
+            gradient_in_forward=self.gradient_in_forward,
             warnings=tuple(f"{k} is fixed at {v}" for k, v in self.traced.fixed.items()),
         )
 
@@ -200,17 +203,19 @@ class Record:
         inputs = sum(1 for t in self.traced.op.tensors if self._operand(t.name).role == full)
         outputs = sum(1 for t in self._written("output") if self._role(frozenset(t.axes)) == full)
         gradients = sum(1 for t in self._written("gradient") if self._role(frozenset(t.axes)) == full)
+        # With the gradient there already, a backward for 1 finds nothing to do.
+        backward = [s for s in self.backward if s.schedule and not self.gradient_in_forward]
         # At the end of the backward inputs, results, incoming gradients and gradients are alive.
         alive = inputs + 2 * outputs + gradients
         return Traffic(
-            forward_tensors=sum(_moved(s.program) for s in self.forward if s.schedule),
-            backward_tensors=sum(_moved(s.program) for s in self.backward if s.schedule),
+            forward_tensors=sum(full_tensors_moved(s.program) for s in self.forward if s.schedule),
+            backward_tensors=sum(full_tensors_moved(s.program) for s in backward),
             eager_forward_tensors=eager_forward,
             eager_backward_tensors=eager_backward,
             forward_per_row_bytes=sum(_row_bytes(s.program) for s in self.forward if s.schedule),
-            backward_per_row_bytes=sum(_row_bytes(s.program) for s in self.backward if s.schedule),
+            backward_per_row_bytes=sum(_row_bytes(s.program) for s in backward),
             transcendentals_forward=sum(_transcendentals(s.program) for s in self.forward),
-            transcendentals_backward=sum(_transcendentals(s.program) for s in self.backward),
+            transcendentals_backward=sum(_transcendentals(s.program) for s in backward),
             peak_tensors=alive,
             eager_peak_tensors=max(alive, inputs + 2 * outputs + eager_temporaries),
         )
@@ -223,18 +228,7 @@ def _main(steps: tuple[Step, ...]) -> tuple[RowProgram, KernelSchedule]:
         raise Unsupported(
             "nothing is left for a kernel: only small tensors are involved", needed="a full tensor"
         )
-    return max(kernels, key=lambda kernel: _moved(kernel[0]))
-
-
-def _moved(program: RowProgram) -> int:
-    axes = program.node_axes()
-    loads = sum(
-        1 for i, n in enumerate(program.nodes) if isinstance(n, Load) and program.role_of(axes[i]) == "full"
-    )
-    stores = sum(
-        1 for s in program.stores if program.role_of(frozenset(program.tensor(s.tensor).axes)) == "full"
-    )
-    return loads + stores
+    return max(kernels, key=lambda kernel: full_tensors_moved(kernel[0]))
 
 
 def _row_bytes(program: RowProgram) -> int:

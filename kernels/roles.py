@@ -16,6 +16,7 @@ from torch import nn
 
 from kernels.derivation import Unsupported
 from kernels.op_spec import OpSpec, ScalarSpec, TensorSpec
+from kernels.reference_state import attributes, require_unchanged
 
 COLUMN_NAMES = {"weight", "gamma", "beta", "bias", "scale", "shift", "w"}
 TARGET_NAMES = {"target", "targets", "label", "labels", "index", "indices", "idx", "input_ids"}
@@ -24,6 +25,7 @@ SIZE_NAMES = {
     "hidden_size", "dim", "size", "features", "num_features", "normalized_shape", "channels", "n_cols", "width", "d_model",
 }  # fmt: skip
 FULL, COLUMN = ("*", "n_cols"), ("n_cols",)
+MANY_ALIKE = 4  # so many tensors are seldom all of one shape, as two or three are: worth a question
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ class Roles:
         def run(tensors: Mapping[str, torch.Tensor]) -> Any:
             parameters = {dotted[n]: t for n, t in tensors.items() if n in dotted}
             inputs = {n: t for n, t in tensors.items() if n not in dotted}
-            return torch.func.functional_call(module, parameters, (), inputs)
+            before = attributes(module)
+            result = torch.func.functional_call(module, parameters, (), inputs)
+            require_unchanged(before, attributes(module))
+            return result
 
         return Call(run, _filename(type(module).forward))
 
@@ -144,6 +149,9 @@ def _function_roles(op: OpSpec, function: Any) -> Iterator[Roles]:
             questions.append(f"{parameter.name} was taken as {words}, by its name.")
     if not tensors:
         raise Unsupported("the reference takes no tensors", needed="a function of at least one tensor")
+    alike = [t.name for t in tensors if t.shape == FULL and t.dtype == "float"]
+    if len(alike) >= MANY_ALIKE:
+        questions.append(f"{', '.join(alike[:-1])} and {alike[-1]} were taken as tensors of one shape.")
     filled = op.model_copy(update={"tensors": tuple(tensors), "scalars": tuple(scalars)})
     yield Roles(filled, tuple(questions))
     if any(t.shape == COLUMN for t in tensors):

@@ -115,6 +115,15 @@ class Gather(Frozen):
     at: tuple[tuple[str, int], ...] = ()
 
 
+class Uniform(Frozen):
+    """Random numbers in [0, 1): Triton's tl.rand of a seed and an element's offset in a tensor of these axes."""
+
+    kind: Literal["uniform"] = "uniform"
+    seed: int
+    axes: tuple[str, ...] = Field(description="of a contiguous tensor, outermost first")
+    at: tuple[tuple[str, int], ...] = ()
+
+
 class Cast(Frozen):
     """Round to the dtype of a tensor and come back to fp32: a cast that the reference writes."""
 
@@ -124,7 +133,8 @@ class Cast(Frozen):
 
 
 Node = Annotated[
-    Load | Const | Symbol | Map | Reduce | Scan | Index | Gather | Cast, Field(discriminator="kind")
+    Load | Const | Symbol | Map | Reduce | Scan | Index | Gather | Uniform | Cast,
+    Field(discriminator="kind"),
 ]
 
 
@@ -199,6 +209,8 @@ def operands(node: Node) -> tuple[int, ...]:
         return (node.arg,)
     if isinstance(node, Gather):
         return (node.index,)
+    if isinstance(node, Uniform):
+        return (node.seed,)
     return ()
 
 
@@ -211,6 +223,8 @@ def axes_of(node: Node, axes: list[frozenset[str]], tensors: dict[str, Tensor]) 
         return own | axes[node.index]
     if isinstance(node, Index):
         return frozenset({node.axis})
+    if isinstance(node, Uniform):
+        return frozenset(node.axes) - {a for a, _ in node.at} | axes[node.seed]
     if isinstance(node, Reduce):
         return axes[node.arg] - set(node.axes)
     result: frozenset[str] = frozenset()

@@ -8,15 +8,26 @@ a time and walks over many, adding up column gradients.
 from __future__ import annotations
 
 from kernels.derivation import KernelSchedule
+from kernels.looped_row import reads_rows_again
 from kernels.passes.program import live_vectors
-from kernels.row_program import Gather, Index, Load, Reduce, RowProgram, Scan, operands
+from kernels.row_program import Cast, Gather, Index, Load, Reduce, RowProgram, Scan, Uniform, operands
 
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
 FLAT_BLOCK, FLAT_WARPS = 1024, 4
-# A sum in every block costs a barrier: larger blocks where a loss is summed.
-FLAT_SUM_BLOCK, FLAT_SUM_WARPS = 4096, 8
-TILE_BLOCK, TILE_ROWS, TILE_WARPS = 1024, 2, 4
+# A sum costs a barrier: where a loss is summed, so many programs a multiprocessor walk over blocks and reduce once.
+FLAT_SUM_BLOCK, FLAT_SUM_WARPS, FLAT_SUM_PROGRAMS = 1024, 4, 32
+# A backward that finds its gradient written returns at once: the fewer programs start for that, the better.
+FLAT_IDLE_BLOCK, FLAT_IDLE_WARPS = 8192, 8
+TILE_BLOCK, TILE_WARPS = 1024, 4
+# Rows of a tile: more bytes in flight where few vectors are alive.
+TILE_ROWS, TILE_ROWS_MANY_VECTORS, TILE_FEW_VECTORS = 4, 2, 4
+# A row that is reduced more than once: each reduction waits for all warps, so few of them.
+FEW_WARPS, FEW_WARPS_COLUMNS = 8, 16384
+# From here on a row's values, kept across its reduction, don't fit the registers: they are read again.
+READ_AGAIN_COLUMNS = 16384
 LOOP_BLOCK, LOOP_WARPS = 2048, 4
+# Where a loop reads a row again to write it: few rows in flight, so that more of them are still in the L2 cache.
+LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS = 8192, 8
 # Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
 COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 2048, 4, 4
 # Rows that walk one after another leave memory idle: so many columns of them in flight a multiprocessor.
@@ -25,9 +36,10 @@ COLUMNS_IN_FLIGHT = 8192
 
 def is_flat(program: RowProgram) -> bool:
     """Whether every tensor has the same axes in the same order, so that one flat index serves all."""
-    partial = {a.value for a in program.accumulates if not program.tensor(a.tensor).axes}
-    if len(partial) != len({a.value for a in program.accumulates}):
+    parts = [_summed(program, a.value) for a in program.accumulates if not program.tensor(a.tensor).axes]
+    if len(parts) != len(program.accumulates) or None in parts:
         return False
+    partial = set(parts)
     if program.scatters or any(isinstance(n, Scan | Index | Gather) for n in program.nodes):
         return False
     everything = set(program.rows) | set(program.cols)
@@ -35,21 +47,64 @@ def is_flat(program: RowProgram) -> bool:
     for index, node in enumerate(program.nodes):
         if isinstance(node, Reduce) and (index not in partial or axes[node.arg] != everything):
             return False
-    if any(
-        a.value in partial and not isinstance(program.nodes[a.value], Reduce) for a in program.accumulates
-    ):
-        return False
     layouts = {t.axes for t in program.tensors if t.axes}
     if len(layouts) != 1 or any(program.axis(a).unroll for a in next(iter(layouts))):
         return False
-    return set(next(iter(layouts))) == everything and all(
-        not isinstance(n, Load) or not n.at for n in program.nodes
-    )
+    (layout,) = layouts
+    if any(isinstance(n, Uniform) and n.axes != layout for n in program.nodes):
+        return False
+    return set(layout) == everything and all(not isinstance(n, Load) or not n.at for n in program.nodes)
 
 
-def flat_block(program: RowProgram) -> tuple[int, int]:
-    """(elements a program, warps) of a flat kernel."""
+def _summed(program: RowProgram, value: int) -> int | None:
+    """The one sum that a program's part is made of, with numbers that are the same for every element."""
+    axes = program.node_axes()
+    sums: set[int] = set()
+    stack = [value]
+    while stack:
+        index = stack.pop()
+        node = program.nodes[index]
+        if isinstance(node, Reduce):
+            sums.add(index)
+        elif (
+            axes[index] & set(program.cols)
+            or isinstance(node, Cast)
+            or (isinstance(node, Load) and axes[index])
+        ):
+            return None
+        else:
+            stack.extend(operands(node))
+    return sums.pop() if len(sums) == 1 else None
+
+
+def flat_block(program: RowProgram, *, idle: bool = False) -> tuple[int, int]:
+    """(elements a program, warps) of a flat kernel. `idle`: as a rule it finds nothing to do."""
+    if idle:
+        return FLAT_IDLE_BLOCK, FLAT_IDLE_WARPS
     return (FLAT_SUM_BLOCK, FLAT_SUM_WARPS) if program.accumulates else (FLAT_BLOCK, FLAT_WARPS)
+
+
+def tile_rows(program: RowProgram) -> int:
+    """Rows a program of a tile whose columns fill a block."""
+    return TILE_ROWS if live_vectors(program) <= TILE_FEW_VECTORS else TILE_ROWS_MANY_VECTORS
+
+
+def few_warps(program: RowProgram) -> bool:
+    """Whether one load of the row goes through reductions that wait for each other."""
+    axes = program.node_axes()
+    cols = set(program.cols)
+    rows = set(program.rows)
+    wide = [
+        n for i, n in enumerate(program.nodes) if isinstance(n, Load) and axes[i] >= cols and axes[i] & rows
+    ]
+    above: set[int] = set()  # nodes that depend on a reduction
+    chained = False
+    for index, node in enumerate(program.nodes):
+        depends = any(o in above for o in operands(node))
+        chained |= depends and isinstance(node, Reduce)
+        if depends or isinstance(node, Reduce):
+            above.add(index)
+    return chained and len(wide) == 1
 
 
 def sums_columns(program: RowProgram) -> bool:
@@ -85,8 +140,43 @@ def is_looped(program: RowProgram, *, wide_rows: bool = False) -> bool:
         or program.scatters
     ):
         return False
-    writes_rows = any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
-    return wide_rows or not writes_rows
+    return wide_rows or not writes_rows(program)
+
+
+def writes_rows(program: RowProgram) -> bool:
+    """Whether it writes something as wide as a row."""
+    return any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
+
+
+def loop_block(program: RowProgram) -> tuple[int, int]:
+    """(most columns at a time, warps) of a looped row."""
+    return (LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS) if reads_rows_again(program) else (LOOP_BLOCK, LOOP_WARPS)
+
+
+def idle_schedule(program: RowProgram, schedule: KernelSchedule, *, wide: bool) -> KernelSchedule:
+    """The schedule of a kernel that as a rule finds nothing to do: with fewer programs. `wide`: its rows are long."""
+    if wide and schedule.name in ("tile", "flat") and program.rows:
+        return _looped_row(
+            program, "as a rule it finds nothing to do, and few programs find that out soonest"
+        )
+    if schedule.name != "flat":
+        return schedule
+    block, warps = flat_block(program, idle=True)
+    return schedule.model_copy(
+        update={"block_size": f"{block} elements a program, whatever the width", "num_warps": str(warps)}
+    )
+
+
+def _looped_row(program: RowProgram, why: str) -> KernelSchedule:
+    block, warps = loop_block(program)
+    return KernelSchedule(
+        name="looped_row",
+        why=why,
+        live_vectors=live_vectors(program),
+        block_size=f"at most {block} columns at a time",
+        num_warps=str(warps),
+        grid="one program per row",
+    )
 
 
 def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSchedule:
@@ -99,7 +189,11 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
             live_vectors=vectors,
             block_size=f"{flat_block(program)[0]} elements a program, whatever the width",
             num_warps=str(flat_block(program)[1]),
-            grid="one program per block of elements",
+            grid=(
+                f"at most {FLAT_SUM_PROGRAMS} programs a multiprocessor, each walks over blocks and reduces once"
+                if program.accumulates
+                else "one program per block of elements"
+            ),
         )
     if tiles_columns(program):
         return KernelSchedule(
@@ -120,13 +214,9 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
             grid="a few programs a multiprocessor, each with a block of rows",
         )
     if is_looped(program, wide_rows=wide_rows):
-        return KernelSchedule(
-            name="looped_row",
-            why="a row may be wider than one block (a vocabulary), and nothing as wide as it is kept: the row is read in blocks",
-            live_vectors=vectors,
-            block_size=f"at most {LOOP_BLOCK} columns at a time",
-            num_warps=str(LOOP_WARPS),
-            grid="one program per row",
+        kept = "" if writes_rows(program) else ", and nothing as wide as it is kept"
+        return _looped_row(
+            program, f"a row may be wider than one block (a vocabulary){kept}: the row is read in blocks"
         )
     if program.accumulates or any(isinstance(n, Reduce | Scan) for n in program.nodes):
         return KernelSchedule(
@@ -141,7 +231,7 @@ def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSc
         name="tile",
         why="element-wise with broadcast or packed operands: a tile of rows and columns a program",
         live_vectors=vectors,
-        block_size=f"{TILE_BLOCK} columns by {TILE_ROWS} rows a program: more rows where they are short",
+        block_size=f"{TILE_BLOCK} columns by {tile_rows(program)} rows a program: more rows where they are short",
         num_warps=str(TILE_WARPS),
         grid="one program per tile of rows and columns",
     )

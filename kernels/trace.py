@@ -17,8 +17,11 @@ from kernels.derivation import Unsupported
 from kernels.export import ROWS, Reference, Scalars, example, export, named_axis
 from kernels.graph_reader import GraphReader, GraphsDiffer, require_isomorphic
 from kernels.op_spec import OpSpec, ScalarSpec
+from kernels.reference_state import remembered, require_unchanged
 from kernels.roles import Roles, guess_roles
+from kernels.templates.registry import traced_from_template
 from kernels.traced import QuantityArg, TracedOp
+from kernels.uniform_operation import uniform_as_one_operation
 
 # Three disjoint sets of primes: sizes are told apart by their factors, and three points fix an exponent.
 PRIMES = ((13, 29, 7, 11, 17, 19, 23), (31, 37, 5, 43, 41, 47, 53), (59, 61, 67, 71, 73, 79, 83))
@@ -58,10 +61,23 @@ def trace(op: OpSpec, fn_or_module: Reference) -> TracedOp:
 
     Raises Unsupported when it isn't a differentiable function of its tensors that the tracer can follow.
     """
+    known = traced_from_template(op)
+    if known is not None:
+        return known
+    before = remembered(fn_or_module)
+    try:
+        return _trace_with_guesses(op, fn_or_module)
+    finally:
+        # Also after a failure: what it remembers explains why its graphs differ.
+        require_unchanged(before, remembered(fn_or_module))
+
+
+def _trace_with_guesses(op: OpSpec, fn_or_module: Reference) -> TracedOp:
     last: Unsupported | None = None
     for roles in guess_roles(op, fn_or_module):
         try:
-            return _trace_with_roles(roles, fn_or_module)
+            with uniform_as_one_operation(fn_or_module, op.source):
+                return _trace_with_roles(roles, fn_or_module)
         except Unsupported as error:
             # With given roles there is one attempt; with guessed ones the first guess explains itself best.
             last = last or error
@@ -81,7 +97,8 @@ def _trace_with_roles(roles: Roles, reference: Reference) -> TracedOp:
         except GraphsDiffer as error:
             first_error = first_error or Unsupported(
                 f"the reference's graph depends on the sizes in a way with no closed form: {error}",
-                needed="a reference that treats every size alike",
+                needed="a reference that treats every size alike: sizes that are products of its axes, and no sum of "
+                "different sizes, as a concatenation of unequal pieces is",
             )
         except Unsupported as error:
             first_error = first_error or error

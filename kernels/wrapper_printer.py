@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernels.derivation import Unsupported
 from kernels.expressions import ATOM, Text
 from kernels.host_text import HostText
+from kernels.kernel_printer import KernelSource
 from kernels.passes.lower import ROWS
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
@@ -15,12 +16,16 @@ from kernels.schedules import (
     COLUMN_PROGRAMS,
     COLUMN_WARPS,
     COLUMNS_IN_FLIGHT,
-    LOOP_BLOCK,
-    LOOP_WARPS,
+    FEW_WARPS,
+    FEW_WARPS_COLUMNS,
+    FLAT_SUM_PROGRAMS,
+    READ_AGAIN_COLUMNS,
     TILE_BLOCK,
-    TILE_ROWS,
     TILE_WARPS,
+    few_warps,
     flat_block,
+    loop_block,
+    tile_rows,
     tiles_columns,
 )
 from kernels.wrapper_tensors import PrintedStep, WrapperTensors
@@ -39,7 +44,7 @@ class WrapperPrinter(WrapperTensors):
         for step in self.steps:
             lines += self._kernel_step(step) if step.source else self._host_step(step)
         lines.append(f"return {self._result_names()}")
-        return "\n".join([f"def {self.signature()}:", *(INDENT + line if line else "" for line in lines)])
+        return "\n".join([f"def {self.definition()}:", *(INDENT + line if line else "" for line in lines)])
 
     def _result_names(self) -> str:
         return ", ".join(stem(t.name) for t in self.results())
@@ -55,20 +60,32 @@ class WrapperPrinter(WrapperTensors):
         if step.schedule == "flat":
             lines.append(f"n_elements = {main}.numel()")
             count, grid = "n_elements", "triton.cdiv(n_elements, BLOCK_SIZE),"
-            settings = ["BLOCK_SIZE, num_warps = {}, {}".format(*flat_block(program))]
-            programs = "triton.cdiv(n_elements, BLOCK_SIZE)"
+            idle = self.backward and self.derivation.gradient_in_forward
+            settings = ["BLOCK_SIZE, num_warps = {}, {}".format(*flat_block(program, idle=idle))]
+            if accumulated:
+                most = f"{FLAT_SUM_PROGRAMS} * get_sm_count({main}.device)"
+                settings.append(f"n_programs = min(triton.cdiv(n_elements, BLOCK_SIZE), {most})")
+                grid = "n_programs,"
+            programs = "n_programs"
         else:
             lines += self._grid_sizes(program)
             count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
             settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
+            if step.schedule == "persistent_row" and few_warps(program):
+                settings += [
+                    f"if BLOCK_SIZE <= {FEW_WARPS_COLUMNS}:",
+                    f"{INDENT}num_warps = min(num_warps, {FEW_WARPS})  # each reduction of a row waits for all of them",
+                ]
             if step.schedule == "looped_row":
                 settings = [
-                    f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {LOOP_BLOCK}), {LOOP_WARPS}"
+                    "BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {}), {}".format(
+                        *loop_block(program)
+                    )
                 ]
             if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
-                    f"BLOCK_ROWS = min({TILE_BLOCK * TILE_ROWS} // BLOCK_SIZE, triton.next_power_of_2(n_rows))",
+                    f"BLOCK_ROWS = min({TILE_BLOCK * tile_rows(program)} // BLOCK_SIZE, triton.next_power_of_2(n_rows))",
                     f"num_warps = {TILE_WARPS}",
                 ]
                 grid = "triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE)"
@@ -101,10 +118,7 @@ class WrapperPrinter(WrapperTensors):
                     settings.append("rows_per_program = triton.cdiv(n_rows, n_programs)")
                 if tiled:
                     grid = "n_programs, n_tiles"
-        allocations = [
-            f"{stem(n)} = {self.empty(self.tensors[n], program)}"
-            for n in dict.fromkeys(s.tensor for s in program.stores)
-        ]
+        allocations = self._allocations(program)
         allocations += [
             f"_{stem(n)} = torch.zeros({self.shape(self.tensors[n])}, dtype=torch.float32, device={main}.device)"
             for n in scattered
@@ -144,6 +158,21 @@ class WrapperPrinter(WrapperTensors):
             *(INDENT + x for x in (*settings, *call)),
             *sums,
         ]
+
+    def _allocations(self, program: RowProgram) -> list[str]:
+        """What the kernel stores; a gradient in the forward only where wanted, in the backward where not yet there."""
+        plain = {
+            n: f"{stem(n)} = {self.empty(self.tensors[n], program)}"
+            for n in dict.fromkeys(s.tensor for s in program.stores)
+        }
+        optional = self.optional_gradients()
+        lines = [text for n, text in plain.items() if n not in optional]
+        if not self.backward:
+            return lines + [f"{plain[n]} if has_gradients else None" for n in optional]
+        if optional:
+            lines.append(f"has_gradients = {stem(optional[0])} is not None")
+            lines += ["if not has_gradients:", *(INDENT + plain[n] for n in optional)]
+        return lines
 
     @staticmethod
     def _ordered(allocations: list[str], lines: list[str]) -> list[str]:
@@ -194,10 +223,22 @@ class WrapperPrinter(WrapperTensors):
         call += [f"{INDENT}{s}={s}," for s in source.constant_sizes]
         if step.schedule == "tile":
             call.append(f"{INDENT}BLOCK_ROWS=BLOCK_ROWS,")
+        if source.gradients:
+            call.append(f"{INDENT}HAS_GRADIENTS=has_gradients,")
+        if source.reads_again:
+            call.append(f"{INDENT}READ_AGAIN=BLOCK_SIZE >= {READ_AGAIN_COLUMNS},")
+        if step.schedule == "row_block":
+            call.append(f"{INDENT}NUM_STAGES={self._stages(source)},")
         call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]
         if self.style.device_context:
             call = [f"with device_context({main}.device):", *(INDENT + line for line in call)]
         return call
+
+    def _stages(self, source: KernelSource) -> str:
+        """How many rows are under way at once: as many as fit, and one where the row is read twice instead."""
+        sizes = " + ".join(f"{stem(n)}.element_size()" for n in source.staged) or "0"
+        stages = f"pipeline_stages(BLOCK_SIZE * ({sizes}))"
+        return f"1 if BLOCK_SIZE >= {READ_AGAIN_COLUMNS} else {stages}" if source.reads_again else stages
 
     def _scalar(self, name: str) -> str:
         spec = next(s for s in self.derivation.op.scalars if s.name == name)
@@ -223,14 +264,14 @@ class WrapperPrinter(WrapperTensors):
             )
             shape = f"({parts},)" if scalar else f"({programs}, {self.size(size)})"
             buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
-            text = f"_{stem(name)}"
+            shaped = len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor))
+            view = f".view({self.shape(tensor)})" if shaped else ""
             if groups and set(tensor.axes) & set(step.program.rows):
-                text += f".view(n_groups, programs_per_group, {self.size(size)}).sum(dim=1)"
+                by_group = f"_{stem(name)}.view(n_groups, programs_per_group, {self.size(size)})"
+                text = f"{by_group}.sum(dim=1){view}{self.to_result(tensor)}"
             else:
-                text += ".sum(dim=0)" if not scalar else ".sum()"
-            if len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor)):
-                text += f".view({self.shape(tensor)})"
-            sums.append(f"{stem(name)} = {text}{self.to_result(tensor)}")
+                text = f"sum_parts(_{stem(name)}, {self.result_dtype(tensor)}){view}"
+            sums.append(f"{stem(name)} = {text}")
         return buffers, sums
 
     # --- host steps ---

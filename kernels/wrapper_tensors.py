@@ -105,13 +105,28 @@ class WrapperTensors:
 
     def signature(self, prefix: str = "") -> str:
         """The call, with scalars read from `prefix` (a ctx)."""
+        return self._signed(prefix, [stem(n) for n in self.optional_gradients()])
+
+    def definition(self) -> str:
+        """The signature as it is defined: a backward may be called without the forward's gradients."""
+        return self._signed("", [f"{stem(n)}=None" for n in self.optional_gradients()])
+
+    def _signed(self, prefix: str, gradients: list[str]) -> str:
         names = [stem(n) for n in self.given] + [prefix + s.name for s in self.scalars]
+        if gradients:
+            names += gradients if self.backward else ["has_gradients"]
         wrapper = self.style.backward_wrapper if self.backward else self.style.forward_wrapper
         return f"{wrapper}({', '.join(names)})"
 
+    def optional_gradients(self) -> list[str]:
+        """Gradients that the forward has written, or not."""
+        if not self.derivation.gradient_in_forward:
+            return []
+        return [t.name for t in self.results() if t.kind == "gradient"]
+
     def results(self) -> list[Tensor]:
         """What the wrapper returns: outputs or gradients, then saved values."""
-        order = {"output": 0, "gradient": 0, "saved": 1}
+        order = {"output": 0, "gradient": 1, "saved": 2}
         found = [self.tensors[n] for n in self.produced if self.tensors[n].kind in order]
         rank = {f"d{n}": i for i, n in enumerate(call_order(self.derivation))}
         return sorted(found, key=lambda t: (order[t.kind], rank.get(t.name, 0)))
@@ -120,9 +135,11 @@ class WrapperTensors:
 
     def main(self, program: RowProgram) -> Tensor:
         """The tensor that spans most of the grid, from what is given if possible."""
-        own = [
-            t for t in program.tensors if t.name in {i.name for i in self.shapes.tensors}
-        ] or self.shapes.tensors
+        given = {t.name for t in self.shapes.tensors}
+        own = [t for t in program.tensors if t.name in given]
+        if all(len(t.axes) < max(len(o.axes) for o in program.tensors) for t in own):
+            # The kernel reads nothing of its grid's size (the gradient of a mean): another given tensor shows it.
+            own = self.shapes.tensors
         return max(own, key=lambda t: (len(t.axes), t.kind == "input"))
 
     def empty(self, tensor: Tensor, program: RowProgram) -> str:

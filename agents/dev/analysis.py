@@ -31,9 +31,14 @@ class Analysis(Frozen):
 
 
 async def analyze(
-    op: OpSpec, bench: Bench, dotted_path: str | None = None, on_progress: OnProgress | None = None
+    op: OpSpec,
+    bench: Bench,
+    dotted_path: str | None = None,
+    on_progress: OnProgress | None = None,
+    *,
+    wide_rows: bool = False,
 ) -> Analysis | Refused:
-    """Trace `op` on a runner and derive its kernels. Raises AnalysisFault when the runner itself failed."""
+    """Trace `op` on a runner and derive its kernels; wide_rows: as in kernels.derive. Raises AnalysisFault when the runner itself failed."""
     text = f"{op.model_dump_json()}{dotted_path or ''}"
     job = Job(
         id=f"analyze-{hashlib.sha256(text.encode()).hexdigest()[:16]}",
@@ -56,13 +61,14 @@ async def analyze(
         raise AnalysisFault(f"the runner returned a malformed trace: {error.errors()[0]['msg']}") from error
     if traced.op != report.result.op:
         traced = traced.model_copy(update={"op": report.result.op})
-    return derived(traced, _environment(report))
+    return derived(traced, _environment(report), wide_rows=wide_rows)
 
 
-def derived(traced: TracedOp, environment: str) -> Analysis | Refused:
+def derived(traced: TracedOp, environment: str, *, wide_rows: bool = False) -> Analysis | Refused:
     """Derive the kernels of a traced op. Raises AnalysisFault when a rule itself failed."""
     try:
-        return Analysis(traced=traced, derivation=derive(traced), environment=environment)
+        derivation = derive(traced, wide_rows=wide_rows)
+        return Analysis(traced=traced, derivation=derivation, environment=environment)
     except Unsupported as unsupported:
         return _unsupported(unsupported.reason, unsupported.node, unsupported.where, unsupported.needed)
     except Exception as error:

@@ -134,6 +134,20 @@ def exponential(g: Graph, base: int, a: int) -> int:
     return g.map("exp", g.map("mul", a, g.const(math.log(value))))
 
 
+@rule("round.default")
+def round_half_even(g: Graph, a: int) -> int:
+    whole = g.map("floor", a)
+    rest, half = g.map("sub", a, whole), g.const(0.5)
+    odd = g.map("ne", g.map("mul", whole, half), g.map("floor", g.map("mul", whole, half)))
+    up = g.map("or", g.map("gt", rest, half), g.map("and", g.map("eq", rest, half), odd))
+    return g.map("where", up, g.map("add", whole, g.const(1)), whole)
+
+
+@rule("trunc.default")
+def trunc(g: Graph, a: int) -> int:
+    return g.map("where", g.map("lt", a, g.const(0)), g.map("ceil", a), g.map("floor", a))
+
+
 @rule("exp2.default")
 def exp2(g: Graph, a: int) -> int:
     return g.map("exp", g.map("mul", a, g.const(math.log(2))))

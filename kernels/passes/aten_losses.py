@@ -166,3 +166,29 @@ def nll_loss_backward(low: Lowering, node: TracedNode) -> Value:
     spread_grad = Value(((),) * (rank - len(grad.dims)) + grad.dims, grad.elements)
     placed = low.per_element([spread_grad, target], place)
     return Value((*placed.dims, (axis,)), placed.elements)
+
+
+@rule("soft_margin_loss.default")
+def soft_margin(low: Lowering, node: TracedNode) -> Value:
+    g = low.graph
+
+    def loss(a: int, target: int) -> int:
+        # log(1 + exp(-t x)) as max(-t x, 0) + log1p(exp(-|t x|)): ATen's own overflows.
+        z = g.map("neg", g.map("mul", target, a))
+        tail = g.map("log1p", g.map("exp", g.map("neg", g.map("abs", z))))
+        return g.map("add", g.map("maximum", z, g.const(0)), tail)
+
+    value = low.per_element([low.value(node.args[0]), low.value(node.args[1])], loss)
+    return reduced(low, value, node, node.args[0], int(_argument(low, node, 2, MEAN)))
+
+
+@rule("soft_margin_loss_backward.default")
+def soft_margin_backward(low: Lowering, node: TracedNode) -> Value:
+    g = low.graph
+    grad = spread(low, low.value(node.args[0]), node.args[1], int(_argument(low, node, 3, MEAN)))
+
+    def slope(d: int, a: int, target: int) -> int:
+        sig = g.map("sigmoid", g.map("neg", g.map("mul", target, a)))
+        return g.map("neg", g.map("mul", g.map("mul", target, sig), d))
+
+    return low.per_element([grad, low.value(node.args[1]), low.value(node.args[2])], slope)

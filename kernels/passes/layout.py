@@ -19,10 +19,11 @@ class Layout:
 
 
 def final_sums(graph: Graph, roots: list[int]) -> set[int]:
-    """Reductions whose result is a root and read by nothing else: gradients of columns and of scalars, losses."""
+    """Sums whose result is a root and read by nothing else: gradients of columns and of scalars, losses."""
     live = reachable(graph, roots)
     read = {operand for node in live for operand in operands(graph.nodes[node])}
-    return {n for n in set(roots) if isinstance(graph.nodes[n], Reduce) and n not in read}
+    reduces = {n: graph.nodes[n] for n in set(roots) if n not in read}
+    return {n for n, found in reduces.items() if isinstance(found, Reduce) and found.fn == "sum"}
 
 
 def candidate_layouts(graph: Graph, roots: list[int], results: list[Dims]) -> list[Layout]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 
-from kernels.row_program import Cast, Gather, Load, Map, Reduce, RowProgram, Scan, Symbol
+from kernels.row_program import Cast, Gather, Load, Map, Reduce, RowProgram, Scan, Symbol, Uniform
 
 RESERVED = {
     "tl", "torch", "triton", "ctx", "mask", "offsets", "col_offsets", "row_idx", "row_offsets", "grid", "n_cols", "n_rows",
@@ -71,6 +71,8 @@ def _wanted(program: RowProgram, index: int, names: dict[int, str]) -> str:
         return _joined("prefix", names[node.arg])
     if isinstance(node, Cast):
         return _joined("rounded", names[node.arg])
+    if isinstance(node, Uniform):
+        return "uniform"
     if isinstance(node, Symbol):
         return "factor"
     if isinstance(node, Map):

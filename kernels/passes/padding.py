@@ -7,6 +7,7 @@ the program. A sum needs its dead lanes to be 0, a maximum -inf.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,6 +23,14 @@ IDENTITY = {
     "argmin": math.inf,
 }
 MAX_CHOICES = 4  # loads for which both fillings are tried
+COMPARE = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 CHEAP = {"exp": math.exp, "sigmoid": lambda a: 1 / (1 + math.exp(-a)) if a > -700 else 0.0, "tanh": math.tanh}
 
 
@@ -91,6 +100,8 @@ def _value(node: Node, values: list[Lane]) -> Lane:
     if not isinstance(node, Map):
         return None
     args = [values[a] for a in node.args]
+    if node.fn == "where" and _known(args[0]):
+        return args[1] if args[0] else args[2]
     if all(_known(a) for a in args):
         return _folded(node.fn, [float(a) for a in args])  # type: ignore[arg-type]
     if node.fn in ("mul", "div") and args[0] == 0.0 and args[1] is OF_THE_ROW:
@@ -111,6 +122,8 @@ def _folded(fn: str, args: list[float]) -> Lane:
         return 0.0
     if fn in ("maximum", "minimum"):
         return max(args) if fn == "maximum" else min(args)
+    if fn in COMPARE:
+        return float(COMPARE[fn](*args))
     fold = FUNCTIONS[fn].fold or CHEAP.get(fn)
     if fold is None:
         return None

@@ -6,6 +6,7 @@ from kernels.derivation import Unsupported
 from kernels.passes.graph import Graph
 from kernels.passes.layout import Layout
 from kernels.passes.rewrite import reachable, renamed
+from kernels.passes.uniform_factors import factored_sum
 from kernels.quantity import Quantity
 from kernels.row_program import (
     Accumulate,
@@ -22,6 +23,7 @@ from kernels.row_program import (
     Store,
     Symbol,
     Tensor,
+    Uniform,
     operands,
 )
 
@@ -46,7 +48,7 @@ def build_program(
             if found.fn != "sum":
                 raise Unsupported("a maximum over all rows", needed="another layout")
             inner = tuple(a for a in found.axes if a in cols)
-            body = graph.add(Reduce(fn="sum", arg=found.arg, axes=inner)) if inner else found.arg
+            body = factored_sum(graph, found.arg, inner) if inner else found.arg
             accumulates.append((tensor, body, tuple(a for a in found.axes if a in rows), at))
         else:
             if not host and not set(tensor.axes) >= rows:
@@ -81,6 +83,7 @@ def build_program(
         tensors[tensor.name] = tensor
     used_axes = {a for t in tensors.values() for a in t.axes} | rows | cols
     used_axes |= {a for n in nodes if isinstance(n, Index | Scan) for a in [n.axis]}
+    used_axes |= {a for n in nodes if isinstance(n, Uniform) for a in n.axes}
     known: list[Axis] = [graph.axes[a] for a in graph.axes if a in used_axes]
     scalars = sorted(
         {name for n in nodes if isinstance(n, Symbol) for name in _scalar_names(n.quantity, graph)}

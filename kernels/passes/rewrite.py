@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kernels.passes.graph import Graph
-from kernels.row_program import Cast, Gather, Map, Node, Reduce, Scan, operands
+from kernels.row_program import Cast, Gather, Map, Node, Reduce, Scan, Uniform, operands
 
 # Given the new graph, the node with its operands already renamed, and the old id: a replacement, or None to copy.
 Rewrite = Callable[[Graph, Node, int], int | None]
@@ -19,6 +19,8 @@ def renamed(node: Node, names: dict[int, int]) -> Node:
         return node.model_copy(update={"arg": names[node.arg]})
     if isinstance(node, Gather):
         return node.model_copy(update={"index": names[node.index]})
+    if isinstance(node, Uniform):
+        return node.model_copy(update={"seed": names[node.seed]})
     return node
 
 

@@ -148,7 +148,10 @@ def _stages(graph: Graph, targets: list[Target], layout: Layout, namer: Namer) -
         kernel_work |= {o for n in grid if n in heavy for o in operands(graph.nodes[n])}
         small = [n for n in grid if n not in heavy and any(n in _ancestors(graph, m) for m in kernel_work)]
         if small:
-            produced = [(n, _small_tensor(graph, n, layout, namer)) for n in small]
+            # What is kept for the backward besides (a count of labels) is made once, under its own name.
+            own = {t.node: t.tensor for t in pending if t.tensor.kind == "saved"}
+            produced = [(n, own.get(n) or _small_tensor(graph, n, layout, namer)) for n in small]
+            pending = [t for t in pending if t.node not in small or t.tensor.kind != "saved"]
             stages.append(Stage(_host_program(graph, [Target(t, n) for n, t in produced]), host=True))
             graph, pending = _loaded(graph, pending, dict(produced))
             continue

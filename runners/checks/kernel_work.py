@@ -7,6 +7,7 @@ partial sums; it may not compute on full tensors.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
@@ -24,10 +25,13 @@ HOST_OPERATIONS = frozenset(
 )
 
 
+# What is left to torch around a reference's matrix products; exp, log and sums over a row stay the kernels' work.
+PRODUCT_OPERATIONS = frozenset({"mm", "addmm", "add", "add_", "mul"})
+
+
 def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
-    yield partial(
-        builder.case, "kernel_work", "recorded", rows=(5, 3), cols=200, options=Options(record_aten=True)
-    )
+    options = Options(record_aten=True, products=_has_product(builder.op.source))
+    yield partial(builder.case, "kernel_work", "recorded", rows=(5, 3), cols=200, options=options)
     yield partial(builder.case, "kernel_work", "ghost", rows=(5, 3), cols=200, options=Options(ghost=True))
 
 
@@ -47,16 +51,23 @@ def _recorded(each: Judged, run: dict) -> list[str]:
         problems.append("the forward launches none of its kernels")
     # No demand that the backward launches one: a loss whose gradient was computed in the forward only scales it there.
     full = max((prod(placed.shape) for placed in each.case.tensors), default=0)
+    allowed = HOST_OPERATIONS | (PRODUCT_OPERATIONS if each.case.options.products else frozenset())
     computed = sorted(
-        {
-            name
-            for name, numel in run["operations"]
-            if numel >= full and _operation(name) not in HOST_OPERATIONS
-        }
+        {name for name, numel in run["operations"] if numel >= full and _operation(name) not in allowed}
     )
     if computed:
         problems.append(f"torch computes on full tensors: {', '.join(computed)}")
     return problems
+
+
+def _has_product(source: str) -> bool:
+    """Whether a reference multiplies matrices, by its text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in {"linear", "matmul", "mm", "addmm"}:
+            return True
+    return False
 
 
 def _operation(name: str) -> str:

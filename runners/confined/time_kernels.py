@@ -55,7 +55,8 @@ class Inputs:
 
     def refresh(self, pool: torch.Tensor, draw: random.Random) -> None:
         """New values in the same memory: what a cache keyed on an address would get wrong."""
-        for tensor in [*self.tensors.values(), *self.gradients]:
+        incoming = [one for one in self.gradients if one.dim()]  # that of a loss stays 1
+        for tensor in [*self.tensors.values(), *incoming]:
             if tensor.is_floating_point():
                 start = draw.randrange(pool.numel() // 2) // 8 * 8
                 repeats = -(-tensor.numel() // (pool.numel() // 2))
@@ -213,7 +214,9 @@ class Bench:
         eager = self.forward_of("eager", inputs)
         assert eager is not None
         for each in inputs:
-            each.gradients = [torch.randn_like(o) for o in Provider("eager", eager, [each]).outputs[0]]
+            # loss.backward() gives 1: a loss is timed as it is used.
+            outputs = Provider("eager", eager, [each]).outputs[0]
+            each.gradients = [torch.randn_like(o) if o.dim() else torch.ones_like(o) for o in outputs]
         providers, found = [], []
         for name in ("candidate", "candidate again", "eager", "compile", "incumbent"):
             forward = self.forward_of(name, inputs)

@@ -100,6 +100,8 @@ def run_case(case: dict, folder: Path, index: int) -> dict:
         tangents = [
             torch.randn(e.shape, generator=generator, dtype=torch.float64).to(dtype) for e in expected
         ]
+        if "incoming" in case:
+            tangents = [torch.full_like(t, case["incoming"]) for t in tangents]
         before = [t.clone() for t in tangents] + [v.detach().clone() for v in ours.values()]
         differentiable = [i for i, e in enumerate(expected) if e.requires_grad]
         backward(expected, tangents, differentiable)

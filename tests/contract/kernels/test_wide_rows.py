@@ -19,6 +19,10 @@ OPS = [
     "l2_norm",
     "cross_entropy",
     "kl_div",
+    # With column gradients: one kernel for dx, in blocks, and one for the sums over rows, in tiles of columns.
+    "rms_norm",
+    "layer_norm",
+    "fused_add_rms_norm",
 ]
 COLUMNS = 4099  # prime, and more than one block of 2048
 
@@ -50,3 +54,17 @@ def outcomes() -> dict[str, Outcome]:
 @pytest.mark.parametrize("name", OPS)
 def test_looped_rows_match_fp64_autograd(outcomes: dict[str, Outcome], name: str):
     assert_close(outcomes[name])
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "fused_add_layer_norm"])
+def test_column_gradients_get_a_kernel_of_their_own(name: str):
+    derivation = derive(trace_source(catalog().ops[name].op), wide_rows=True)
+    schedules = [s.schedule.name for s in derivation.backward_steps if s.schedule]
+    assert schedules == ["looped_row", "row_block"]
+    module = print_module(derivation, ModuleStyle.standalone(name))
+    assert "calculate_settings" not in module, "no kernel holds a whole row"
+
+
+def test_rows_that_fit_keep_one_backward_kernel():
+    derivation = derive(trace_source(catalog().ops["rms_norm"].op))
+    assert [s.schedule.name for s in derivation.backward_steps if s.schedule] == ["row_block"]

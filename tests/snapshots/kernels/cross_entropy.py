@@ -9,10 +9,13 @@ LOWEST = tl.constexpr(-3.4028234663852886e+38)  # the lowest fp32: like -inf, bu
 def _cross_entropy_forward_kernel(
     row_max_ptr,
     log_sum_ptr,
+    dX_ptr,
     total_ptr,
     X_ptr,
     target_ptr,
+    count_ptr,
     n_cols: tl.constexpr,
+    HAS_GRADIENTS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -21,22 +24,39 @@ def _cross_entropy_forward_kernel(
     row_idx = tl.program_id(0).to(tl.int64)
 
     target = tl.load(target_ptr + row_idx)
+    count = tl.load(count_ptr).to(tl.float32)
     x_target = tl.load(
         X_ptr + row_idx * n_cols + target, mask=(target >= 0) & (target < n_cols), other=0.0
     ).to(tl.float32)
-    max_x_acc = tl.full((BLOCK_SIZE,), LOWEST, dtype=tl.float32)
+    inside = target != -100
+    negated = -(1.0 / count)
+    # The row is read again below: it should stay in the L2 cache until then.
+    max_x = tl.full((), LOWEST, dtype=tl.float32)
     total_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_SIZE):
         col_offsets = start + tl.arange(0, BLOCK_SIZE)
         mask = col_offsets < n_cols
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf")).to(tl.float32)
-        max_x_new = tl.maximum(max_x_acc, x)
-        total_acc = total_acc * tl.exp(max_x_acc - max_x_new) + tl.exp(x - max_x_new)
-        max_x_acc = max_x_new
-    max_x = tl.max(max_x_acc, axis=0)
-    total = tl.sum(total_acc * tl.exp(max_x_acc - max_x), axis=0)
+        x = tl.load(
+            X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf"), eviction_policy="evict_last"
+        ).to(tl.float32)
+        max_x_new = tl.maximum(max_x, tl.max(x, axis=0))
+        total_acc = total_acc * tl.exp(max_x - max_x_new) + tl.exp(x - max_x_new)
+        max_x = max_x_new
+    total = tl.sum(total_acc, axis=0)
 
     log_total = tl.log(total)
+    if HAS_GRADIENTS:
+        for start in range(0, n_cols, BLOCK_SIZE):
+            col_offsets = start + tl.arange(0, BLOCK_SIZE)
+            mask = col_offsets < n_cols
+            x = tl.load(
+                X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf"), eviction_policy="evict_first"
+            ).to(tl.float32)
+            difference = x - max_x
+            scaled = tl.where(inside, negated, 0.0) * tl.exp(difference - log_total)
+            difference_2 = tl.where((col_offsets == target) & inside, negated, 0.0) - scaled
+            tl.store(dX_ptr + row_idx * n_cols + col_offsets, difference_2, mask=mask, eviction_policy="evict_first")
+
     tl.store(row_max_ptr + row_idx, max_x)
     tl.store(log_sum_ptr + row_idx, log_total)
     tl.store(total_ptr + tl.program_id(0), tl.where(target == -100, 0.0, -(x_target - max_x - log_total)))
@@ -51,9 +71,8 @@ def _cross_entropy_backward_kernel(
     log_sum_ptr,
     count_ptr,
     dY_ptr,
-    n_rows,
     n_cols: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
+    HAS_GRADIENTS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -63,68 +82,116 @@ def _cross_entropy_backward_kernel(
     dx = (-(dy / count) if (column == target) & (target != -100) else 0) - (-(dy / count) if target != -100 else
         0) * exp(x - row_max - log_sum)
     """
-    row_idx = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
-    col_offsets = tl.program_id(1) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
-    row_mask = row_idx < n_rows
-    col_mask = col_offsets < n_cols
-    mask = row_mask & col_mask
+    # The forward has written the gradient for an incoming gradient of 1.
+    if HAS_GRADIENTS:
+        if tl.load(dY_ptr).to(tl.float32) == 1.0:
+            return
 
-    target = tl.load(target_ptr + row_idx, mask=row_mask, other=0)
+    row_idx = tl.program_id(0).to(tl.int64)
+
+    target = tl.load(target_ptr + row_idx)
     dy = tl.load(dY_ptr).to(tl.float32)
     count = tl.load(count_ptr).to(tl.float32)
-    row_max = tl.load(row_max_ptr + row_idx, mask=row_mask, other=0.0).to(tl.float32)
-    log_sum = tl.load(log_sum_ptr + row_idx, mask=row_mask, other=0.0).to(tl.float32)
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    row_max = tl.load(row_max_ptr + row_idx).to(tl.float32)
+    log_sum = tl.load(log_sum_ptr + row_idx).to(tl.float32)
     inside = target != -100
     negated = -(dy / count)
-    difference = tl.where(
-        (col_offsets == target) & inside, negated, 0.0
-    ) - tl.where(inside, negated, 0.0) * tl.exp(x - row_max - log_sum)
-    tl.store(dX_ptr + row_idx * n_cols + col_offsets, difference, mask=mask)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        col_offsets = start + tl.arange(0, BLOCK_SIZE)
+        mask = col_offsets < n_cols
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        difference = tl.where(
+            (col_offsets == target) & inside, negated, 0.0
+        ) - tl.where(inside, negated, 0.0) * tl.exp(x - row_max - log_sum)
+        tl.store(dX_ptr + row_idx * n_cols + col_offsets, difference, mask=mask)
 
 
-def cross_entropy_forward(X, target):
-    X = X.contiguous()
-    target = target.contiguous()
-    n_cols = X.shape[-1]
-    n_rows = X.shape[:-1].numel()
-    row_max = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
-    log_sum = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
-    _total = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
-    if n_rows * n_cols > 0:
-        BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), 2048), 4
-        _cross_entropy_forward_kernel[(n_rows,)](
-            row_max,
-            log_sum,
-            _total,
-            X,
-            target,
-            n_cols=n_cols,
+@triton.jit
+def _sum_parts_kernel(
+    total_ptr,
+    part_ptr,
+    n_parts,
+    n_cols,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    total = sum of the parts
+    """
+    col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
+    acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
+    for start in range(0, n_parts, BLOCK_PARTS):
+        part_idx = start + tl.arange(0, BLOCK_PARTS).to(tl.int64)[:, None]
+        mask = (part_idx < n_parts) & (col_offsets < n_cols)
+        acc += tl.load(part_ptr + part_idx * n_cols + col_offsets, mask=mask, other=0.0)
+    total = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
+
+
+def sum_parts(parts, dtype):
+    # A sum and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
+    n_cols = total.numel()
+    BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
+    if n_cols > 0:
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+            total,
+            parts,
+            parts.shape[0],
+            n_cols,
+            BLOCK_PARTS=BLOCK_PARTS,
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
-    total = _total.sum()
+    return total
+
+
+def cross_entropy_forward(X, target, has_gradients):
+    X = X.contiguous()
+    target = target.contiguous()
     count = (target != -100).float().sum()
+    n_cols = X.shape[-1]
+    n_rows = target.numel()
+    row_max = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
+    log_sum = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
+    dX = torch.empty_like(X) if has_gradients else None
+    _total = torch.empty((n_rows,), dtype=torch.float32, device=X.device)
+    if n_rows * n_cols > 0:
+        BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), 8192), 8
+        _cross_entropy_forward_kernel[(n_rows,)](
+            row_max,
+            log_sum,
+            dX,
+            _total,
+            X,
+            target,
+            count,
+            n_cols=n_cols,
+            HAS_GRADIENTS=has_gradients,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    total = sum_parts(_total, torch.float32)
     Y = (total / count).to(X.dtype)
-    return Y, row_max, log_sum, count
+    return Y, dX, count, row_max, log_sum
 
 
-def cross_entropy_backward(dY, X, target, row_max, log_sum, count):
+def cross_entropy_backward(dY, X, target, row_max, log_sum, count, dX=None):
     dY = dY.contiguous()
     X = X.contiguous()
     target = target.contiguous()
     row_max = row_max.contiguous()
     log_sum = log_sum.contiguous()
     count = count.contiguous()
-    dX = torch.empty_like(X)
+    has_gradients = dX is not None
+    if not has_gradients:
+        dX = torch.empty_like(X)
     n_cols = X.shape[-1]
     n_rows = X.shape[:-1].numel()
     if n_rows * n_cols == 0:
         return dX
-    BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 1024)
-    BLOCK_ROWS = min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows))
-    num_warps = 4
-    _cross_entropy_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
+    BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), 2048), 4
+    _cross_entropy_backward_kernel[(n_rows,)](
         dX,
         X,
         target,
@@ -132,9 +199,8 @@ def cross_entropy_backward(dY, X, target, row_max, log_sum, count):
         log_sum,
         count,
         dY,
-        n_rows,
         n_cols=n_cols,
-        BLOCK_ROWS=BLOCK_ROWS,
+        HAS_GRADIENTS=has_gradients,
         BLOCK_SIZE=BLOCK_SIZE,
         num_warps=num_warps,
     )
@@ -144,12 +210,17 @@ def cross_entropy_backward(dY, X, target, row_max, log_sum, count):
 class CrossEntropyFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, target):
-        Y, row_max, log_sum, count = cross_entropy_forward(X, target)
+        # A compiled graph would copy the gradient before its backward may write to it.
+        has_gradients = any(ctx.needs_input_grad) and not torch.compiler.is_compiling()
+        Y, dX, count, row_max, log_sum = cross_entropy_forward(X, target, has_gradients)
         ctx.save_for_backward(X, target, row_max, log_sum, count)
+        ctx.dX = dX
         return Y
 
     @staticmethod
     def backward(ctx, dY):
         X, target, row_max, log_sum, count = ctx.saved_tensors
-        dX = cross_entropy_backward(dY, X, target, row_max, log_sum, count)
+        dX = ctx.dX
+        ctx.dX = None  # a second backward computes anew
+        dX = cross_entropy_backward(dY, X, target, row_max, log_sum, count, dX)
         return dX, None

@@ -26,6 +26,11 @@ def get_sm_count(device):
     return 4
 
 
+def pipeline_stages(row_bytes):
+    # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
+
+
 @triton.jit
 def _fused_add_rms_norm_forward_kernel(
     y0_ptr,
@@ -36,6 +41,7 @@ def _fused_add_rms_norm_forward_kernel(
     weight_ptr,
     eps,
     n_cols: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -50,6 +56,15 @@ def _fused_add_rms_norm_forward_kernel(
     residual = tl.load(residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     x_plus_residual = x + residual
     total = tl.sum(x_plus_residual * x_plus_residual, axis=0)
+    if READ_AGAIN:
+        # Read again, from the cache: kept across the sum, they take more registers than there are
+        x = tl.load(
+            X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
+        residual = tl.load(
+            residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
+        x_plus_residual = x + residual
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     rstd = tl.rsqrt(total / n_cols + eps)
     rounded_scaled = (rstd * x_plus_residual).to(X_ptr.dtype.element_ty).to(tl.float32)
@@ -71,6 +86,8 @@ def _fused_add_rms_norm_backward_kernel(
     n_rows,
     rows_per_program,
     n_cols: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -88,18 +105,67 @@ def _fused_add_rms_norm_backward_kernel(
 
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
-    for row_idx in range(row_start, row_end):
+    for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         dy0 = tl.load(dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy0_scaled = weight * dy0
         dot = tl.sum(dy0_scaled * y1, axis=0)
+        if READ_AGAIN:
+            # Read again, from the cache: kept across the sum, they take more registers than there are
+            dy0 = tl.load(
+                dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            y1 = tl.load(
+                y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            dy0_scaled = weight * dy0
         dy1 = tl.load(dy1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         shifted = dy1 + (rstd * dy0_scaled - dot * rstd * rstd * rstd / n_cols * y1)
         tl.store(dX_ptr + row_idx * n_cols + col_offsets, shifted, mask=mask)
         dweight_acc += dy0 * (rstd * y1).to(X_ptr.dtype.element_ty).to(tl.float32)
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
+
+
+@triton.jit
+def _sum_parts_kernel(
+    total_ptr,
+    part_ptr,
+    n_parts,
+    n_cols,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    total = sum of the parts
+    """
+    col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
+    acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
+    for start in range(0, n_parts, BLOCK_PARTS):
+        part_idx = start + tl.arange(0, BLOCK_PARTS).to(tl.int64)[:, None]
+        mask = (part_idx < n_parts) & (col_offsets < n_cols)
+        acc += tl.load(part_ptr + part_idx * n_cols + col_offsets, mask=mask, other=0.0)
+    total = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
+
+
+def sum_parts(parts, dtype):
+    # A sum and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
+    n_cols = total.numel()
+    BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
+    if n_cols > 0:
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+            total,
+            parts,
+            parts.shape[0],
+            n_cols,
+            BLOCK_PARTS=BLOCK_PARTS,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    return total
 
 
 def fused_add_rms_norm_forward(X, residual, weight, eps):
@@ -123,6 +189,7 @@ def fused_add_rms_norm_forward(X, residual, weight, eps):
         weight,
         float(eps),
         n_cols=n_cols,
+        READ_AGAIN=BLOCK_SIZE >= 16384,
         BLOCK_SIZE=BLOCK_SIZE,
         num_warps=num_warps,
     )
@@ -156,10 +223,14 @@ def fused_add_rms_norm_backward(dy0, dy1, X, weight, y1, rstd):
             n_rows,
             rows_per_program,
             n_cols=n_cols,
+            READ_AGAIN=BLOCK_SIZE >= 16384,
+            NUM_STAGES=1 if BLOCK_SIZE >= 16384 else pipeline_stages(
+                BLOCK_SIZE * (y1.element_size() + dy0.element_size() + dy1.element_size())
+            ),
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
-    dweight = _dweight.sum(dim=0).to(weight.dtype)
+    dweight = sum_parts(_dweight, weight.dtype)
     return dX, dweight
 
 

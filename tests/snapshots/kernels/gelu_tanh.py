@@ -2,17 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-SQRT_2_OVER_PI = tl.constexpr(0.7978845608028654)  # sqrt(2 / pi)
+SQRT_8_OVER_PI = tl.constexpr(1.5957691216057308)  # 2 * sqrt(2 / pi)
 GELU_CUBIC = tl.constexpr(0.044715)  # cubic coefficient of the tanh approximation of GELU
 GELU_CUBIC_SLOPE = tl.constexpr(0.134145)  # 3 * GELU_CUBIC
-
-
-@triton.jit
-def tanh(x):
-    # 2 * sigmoid(2x) - 1 cancels near zero: a series there
-    x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
-    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
 
 
 @triton.jit
@@ -29,8 +21,7 @@ def _gelu_tanh_forward_kernel(
     mask = offsets < n_elements
 
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    scaled_x = 0.5 * x * (1 + tanh((x + x * x * GELU_CUBIC * x) * SQRT_2_OVER_PI))
-    tl.store(Y_ptr + offsets, scaled_x, mask=mask)
+    tl.store(Y_ptr + offsets, x * tl.sigmoid((x + x * x * GELU_CUBIC * x) * SQRT_8_OVER_PI), mask=mask)
 
 
 @triton.jit
@@ -42,8 +33,9 @@ def _gelu_tanh_backward_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    dx = dy * (0.5 * (1 + tanh(√(2/π) * (x + 0.044715 * x² * x))) + √(2/π) * 0.5 * x * (1 - tanh(√(2/π) * (x +
-        0.044715 * x² * x))²) * (1 + 0.134145 * x²))
+    dx = dy * (sigmoid(1.5957691216057308 * (x + 0.044715 * x² * x)) + 1.5957691216057308 * x *
+        sigmoid(1.5957691216057308 * (x + 0.044715 * x² * x)) * (1 - sigmoid(1.5957691216057308 * (x + 0.044715 *
+        x² * x))) * (1 + 0.134145 * x²))
     """
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
@@ -51,9 +43,9 @@ def _gelu_tanh_backward_kernel(
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     x_sq = x * x
-    tanh_scaled = tanh((x + x_sq * GELU_CUBIC * x) * SQRT_2_OVER_PI)
-    scaled_x = 0.5 * x * SQRT_2_OVER_PI * (1 - tanh_scaled * tanh_scaled) * (1 + x_sq * GELU_CUBIC_SLOPE)
-    tl.store(dX_ptr + offsets, dy * (0.5 * (1 + tanh_scaled) + scaled_x), mask=mask)
+    sig_scaled = tl.sigmoid((x + x_sq * GELU_CUBIC * x) * SQRT_8_OVER_PI)
+    scaled_x = x * SQRT_8_OVER_PI * sig_scaled * (1 - sig_scaled) * (1 + x_sq * GELU_CUBIC_SLOPE)
+    tl.store(dX_ptr + offsets, dy * (sig_scaled + scaled_x), mask=mask)
 
 
 def gelu_tanh_forward(X):

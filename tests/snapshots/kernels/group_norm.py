@@ -74,6 +74,7 @@ def _group_norm_backward_stage_1_kernel(
     n_cols: tl.constexpr,
     n_channels_inner: tl.constexpr,
     n_space: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -86,15 +87,31 @@ def _group_norm_backward_stage_1_kernel(
 
     rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
     stat_0 = tl.load(stat_0_ptr + row_idx).to(tl.float32)
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(
         weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0
     ).to(tl.float32)
-    scaled = rstd * (x - stat_0)
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dy_scaled = dy * weight
+    scaled = rstd * (x - stat_0)
     dot = tl.sum(dy_scaled * scaled, axis=0)
     dot_2 = tl.sum(dy_scaled, axis=0)
+    if READ_AGAIN:
+        # Read again, from the cache: kept across the sum, they take more registers than there are
+        dy = tl.load(
+            dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
+        weight = tl.load(
+            weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        ).to(tl.float32)
+        x = tl.load(
+            X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
+        dy_scaled = dy * weight
+        scaled = rstd * (x - stat_0)
     difference = dy_scaled - num_groups * dot_2 / channels_space - num_groups * dot / channels_space * scaled
     tl.store(dX_ptr + row_idx * n_cols + col_offsets, rstd * difference, mask=mask)
 
@@ -155,6 +172,8 @@ def group_norm_forward(X, weight, bias, num_groups, eps):
     n_channels_inner = X.shape[-2] // num_groups
     n_channels_outer = num_groups
     BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    if BLOCK_SIZE <= 16384:
+        num_warps = min(num_warps, 8)  # each reduction of a row waits for all of them
     _group_norm_forward_kernel[(n_rows,)](
         Y,
         stat_0,
@@ -203,6 +222,7 @@ def group_norm_backward(dY, X, weight, bias, stat_0, rstd, num_groups):
             n_cols=n_cols,
             n_channels_inner=n_channels_inner,
             n_space=n_space,
+            READ_AGAIN=BLOCK_SIZE >= 16384,
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )

@@ -26,6 +26,11 @@ def get_sm_count(device):
     return 4
 
 
+def pipeline_stages(row_bytes):
+    # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
+
+
 @triton.jit
 def _layer_norm_forward_kernel(
     Y_ptr,
@@ -72,6 +77,8 @@ def _layer_norm_backward_kernel(
     n_rows,
     rows_per_program,
     n_cols: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -90,15 +97,25 @@ def _layer_norm_backward_kernel(
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     dbias_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
-    for row_idx in range(row_start, row_end):
+    for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         mean = tl.load(mean_ptr + row_idx).to(tl.float32)
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        scaled = rstd * (x - mean)
+        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy_scaled = weight * dy
+        scaled = rstd * (x - mean)
         dot = tl.sum(dy_scaled * scaled, axis=0)
         dot_2 = tl.sum(dy_scaled, axis=0)
+        if READ_AGAIN:
+            # Read again, from the cache: kept across the sum, they take more registers than there are
+            dy = tl.load(
+                dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            x = tl.load(
+                X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            dy_scaled = weight * dy
+            scaled = rstd * (x - mean)
         tl.store(
             dX_ptr + row_idx * n_cols + col_offsets,
             rstd * (dy_scaled - dot_2 / n_cols - dot / n_cols * scaled),
@@ -109,6 +126,46 @@ def _layer_norm_backward_kernel(
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
     tl.store(dbias_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dbias_acc, mask=mask)
+
+
+@triton.jit
+def _sum_parts_kernel(
+    total_ptr,
+    part_ptr,
+    n_parts,
+    n_cols,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    total = sum of the parts
+    """
+    col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
+    acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
+    for start in range(0, n_parts, BLOCK_PARTS):
+        part_idx = start + tl.arange(0, BLOCK_PARTS).to(tl.int64)[:, None]
+        mask = (part_idx < n_parts) & (col_offsets < n_cols)
+        acc += tl.load(part_ptr + part_idx * n_cols + col_offsets, mask=mask, other=0.0)
+    total = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
+
+
+def sum_parts(parts, dtype):
+    # A sum and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
+    n_cols = total.numel()
+    BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
+    if n_cols > 0:
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+            total,
+            parts,
+            parts.shape[0],
+            n_cols,
+            BLOCK_PARTS=BLOCK_PARTS,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    return total
 
 
 def layer_norm_forward(X, weight, bias, eps):
@@ -123,6 +180,8 @@ def layer_norm_forward(X, weight, bias, eps):
     if n_rows * n_cols == 0:
         return Y, mean, rstd
     BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    if BLOCK_SIZE <= 16384:
+        num_warps = min(num_warps, 8)  # each reduction of a row waits for all of them
     _layer_norm_forward_kernel[(n_rows,)](
         Y,
         mean,
@@ -166,11 +225,15 @@ def layer_norm_backward(dY, X, weight, bias, mean, rstd):
             n_rows,
             rows_per_program,
             n_cols=n_cols,
+            READ_AGAIN=BLOCK_SIZE >= 16384,
+            NUM_STAGES=1 if BLOCK_SIZE >= 16384 else pipeline_stages(
+                BLOCK_SIZE * (X.element_size() + dY.element_size())
+            ),
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
-    dweight = _dweight.sum(dim=0).to(weight.dtype)
-    dbias = _dbias.sum(dim=0).to(bias.dtype)
+    dweight = sum_parts(_dweight, weight.dtype)
+    dbias = sum_parts(_dbias, bias.dtype)
     return dX, dweight, dbias
 
 

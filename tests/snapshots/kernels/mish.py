@@ -4,22 +4,6 @@ import triton.language as tl
 
 
 @triton.jit
-def tanh(x):
-    # 2 * sigmoid(2x) - 1 cancels near zero: a series there
-    x_sq = x * x
-    series = x * (1 + x_sq * (-0.33333333 + x_sq * 0.13333333))
-    return tl.where(x_sq < 0.01, series, 2 * tl.sigmoid(2 * x) - 1)
-
-
-@triton.jit
-def log1p(x):
-    # Kahan: the rounding error of 1 + x is divided out again
-    u = 1 + x
-    corrected = tl.log(u) * (x / (u - 1))
-    return tl.where(u == 1, x, tl.where(u == x, tl.log(u), corrected))
-
-
-@triton.jit
 def _mish_forward_kernel(
     Y_ptr,
     X_ptr,
@@ -33,7 +17,9 @@ def _mish_forward_kernel(
     mask = offsets < n_elements
 
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    tl.store(Y_ptr + offsets, x * tanh(tl.where(x > 20, x, log1p(tl.exp(x)))), mask=mask)
+    exp_x = tl.exp(x)
+    scaled = exp_x * (exp_x + 2)
+    tl.store(Y_ptr + offsets, x * tl.where(x > 20, 1.0, scaled / (scaled + 2)), mask=mask)
 
 
 @triton.jit
@@ -45,17 +31,18 @@ def _mish_backward_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    dx = dy * (tanh((x if x > 20 else log1p(exp(x)))) + x * sigmoid(x) * (1 - tanh((x if x > 20 else
-        log1p(exp(x))))²))
+    dx = dy * ((1 if x > 20 else exp(x) * (exp(x) + 2) / (exp(x) * (exp(x) + 2) + 2)) + x * sigmoid(x) * (1 - (1
+        if x > 20 else exp(x) * (exp(x) + 2) / (exp(x) * (exp(x) + 2) + 2))²))
     """
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
 
     x = tl.load(X_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dY_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    tanh_selected = tanh(tl.where(x > 20, x, log1p(tl.exp(x))))
-    shifted = tanh_selected + x * tl.sigmoid(x) * (1 - tanh_selected * tanh_selected)
-    tl.store(dX_ptr + offsets, dy * shifted, mask=mask)
+    exp_x = tl.exp(x)
+    scaled = exp_x * (exp_x + 2)
+    selected = tl.where(x > 20, 1.0, scaled / (scaled + 2))
+    tl.store(dX_ptr + offsets, dy * (selected + x * tl.sigmoid(x) * (1 - selected * selected)), mask=mask)
 
 
 def mish_forward(X):

@@ -26,6 +26,11 @@ def get_sm_count(device):
     return 4
 
 
+def pipeline_stages(row_bytes):
+    # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
+
+
 @triton.jit
 def _rms_norm_forward_kernel(
     Y_ptr,
@@ -65,6 +70,8 @@ def _rms_norm_backward_kernel(
     n_rows,
     rows_per_program,
     n_cols: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -79,18 +86,67 @@ def _rms_norm_backward_kernel(
 
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
-    for row_idx in range(row_start, row_end):
+    for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
         dy_scaled = weight * dy
         dot = tl.sum(dy_scaled * x, axis=0)
+        if READ_AGAIN:
+            # Read again, from the cache: kept across the sum, they take more registers than there are
+            dy = tl.load(
+                dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            x = tl.load(
+                X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(tl.float32)
+            dy_scaled = weight * dy
         tl.store(
             dX_ptr + row_idx * n_cols + col_offsets, rstd * dy_scaled - dot * rstd * rstd * rstd / n_cols * x, mask=mask
         )
         dweight_acc += dy * (rstd * x).to(X_ptr.dtype.element_ty).to(tl.float32)
 
     tl.store(dweight_ptr + tl.program_id(0).to(tl.int64) * n_cols + col_offsets, dweight_acc, mask=mask)
+
+
+@triton.jit
+def _sum_parts_kernel(
+    total_ptr,
+    part_ptr,
+    n_parts,
+    n_cols,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """
+    total = sum of the parts
+    """
+    col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
+    acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
+    for start in range(0, n_parts, BLOCK_PARTS):
+        part_idx = start + tl.arange(0, BLOCK_PARTS).to(tl.int64)[:, None]
+        mask = (part_idx < n_parts) & (col_offsets < n_cols)
+        acc += tl.load(part_ptr + part_idx * n_cols + col_offsets, mask=mask, other=0.0)
+    total = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
+
+
+def sum_parts(parts, dtype):
+    # A sum and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
+    n_cols = total.numel()
+    BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
+    if n_cols > 0:
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+            total,
+            parts,
+            parts.shape[0],
+            n_cols,
+            BLOCK_PARTS=BLOCK_PARTS,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=num_warps,
+        )
+    return total
 
 
 def rms_norm_forward(X, weight, eps):
@@ -139,10 +195,14 @@ def rms_norm_backward(dY, X, weight, rstd):
             n_rows,
             rows_per_program,
             n_cols=n_cols,
+            READ_AGAIN=BLOCK_SIZE >= 16384,
+            NUM_STAGES=1 if BLOCK_SIZE >= 16384 else pipeline_stages(
+                BLOCK_SIZE * (X.element_size() + dY.element_size())
+            ),
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
-    dweight = _dweight.sum(dim=0).to(weight.dtype)
+    dweight = sum_parts(_dweight, weight.dtype)
     return dX, dweight
 
 

@@ -44,6 +44,7 @@ def _softmax_backward_kernel(
     Y_ptr,
     dY_ptr,
     n_cols: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
     """
@@ -56,6 +57,14 @@ def _softmax_backward_kernel(
     dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     y = tl.load(Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dot = tl.sum(dy * y, axis=0)
+    if READ_AGAIN:
+        # Read again, from the cache: kept across the sum, they take more registers than there are
+        dy = tl.load(
+            dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
+        y = tl.load(
+            Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy="evict_first"
+        ).to(tl.float32)
     tl.store(dX_ptr + row_idx * n_cols + col_offsets, y * (dy - dot), mask=mask)
 
 
@@ -67,6 +76,8 @@ def softmax_forward(X):
     if n_rows * n_cols == 0:
         return Y
     BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    if BLOCK_SIZE <= 16384:
+        num_warps = min(num_warps, 8)  # each reduction of a row waits for all of them
     _softmax_forward_kernel[(n_rows,)](
         Y,
         X,
@@ -91,6 +102,7 @@ def softmax_backward(dY, Y):
         Y,
         dY,
         n_cols=n_cols,
+        READ_AGAIN=BLOCK_SIZE >= 16384,
         BLOCK_SIZE=BLOCK_SIZE,
         num_warps=num_warps,
     )

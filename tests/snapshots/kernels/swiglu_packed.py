@@ -65,7 +65,7 @@ def swiglu_packed_forward(X):
     if n_rows * n_cols == 0:
         return Y
     BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 1024)
-    BLOCK_ROWS = min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows))
+    BLOCK_ROWS = min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows))
     num_warps = 4
     _swiglu_packed_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         Y,

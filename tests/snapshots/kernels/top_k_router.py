@@ -120,6 +120,8 @@ def top_k_router_forward(X):
     if n_rows * n_cols == 0:
         return y0, y1, row_index, row_index_2, stat_2, stat_3
     BLOCK_SIZE, num_warps = calculate_settings(n_cols)
+    if BLOCK_SIZE <= 16384:
+        num_warps = min(num_warps, 8)  # each reduction of a row waits for all of them
     _top_k_router_forward_kernel[(n_rows,)](
         y0,
         y1,
@@ -148,7 +150,7 @@ def top_k_router_backward(dy0, X, row_index, row_index_2, stat_2, stat_3):
     if n_rows * n_cols == 0:
         return dX
     BLOCK_SIZE = min(triton.next_power_of_2(n_cols), 1024)
-    BLOCK_ROWS = min(2048 // BLOCK_SIZE, triton.next_power_of_2(n_rows))
+    BLOCK_ROWS = min(4096 // BLOCK_SIZE, triton.next_power_of_2(n_rows))
     num_warps = 4
     _top_k_router_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS), triton.cdiv(n_cols, BLOCK_SIZE))](
         dX,

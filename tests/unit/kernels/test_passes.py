@@ -17,6 +17,8 @@ from kernels.passes.products import flatten_products
 from kernels.passes.program import build_program
 from kernels.passes.saved import choose_saved
 from kernels.passes.stages import Target, plan_stages
+from kernels.passes.tanh_forms import simplify_tanh
+from kernels.passes.uniform_factors import uniform_factors
 from kernels.quantity import Quantity
 from kernels.row_program import Axis, Index, Reduce, RowProgram, Tensor
 
@@ -124,6 +126,73 @@ def test_a_shared_factor_is_left_whole(graph: Graph):
     after, names = flatten_products(graph, [one, other], {"n_cols"})
     assert after.is_map(names[other], "exp") == (names[shared],)
     assert names[shared] in (after.is_map(names[one], "mul") or ())
+
+
+# --- tanh ---
+
+
+def test_one_plus_tanh_is_a_sigmoid(graph: Graph):
+    x = graph.load("x")
+    gelu = graph.map(
+        "mul", graph.map("mul", graph.const(0.5), x), graph.map("add", graph.const(1), graph.map("tanh", x))
+    )
+    after, names = simplify_tanh(graph, [gelu])
+    sigmoid = after.map("sigmoid", after.map("mul", after.const(2), names[x]))
+    assert after.is_map(names[gelu], "mul") == (names[x], sigmoid)
+
+
+def test_the_slope_of_tanh_shares_the_sigmoid_only_where_there_is_one(graph: Graph):
+    t = graph.map("tanh", graph.load("x"))
+    slope = graph.map("sub", graph.const(1), graph.map("mul", t, t))
+    alone, names = simplify_tanh(graph, [slope])
+    assert alone.is_map(names[slope], "sub")
+    beside, names = simplify_tanh(graph, [slope, graph.map("add", t, graph.const(1))])
+    assert beside.is_map(names[slope], "mul")
+
+
+def test_tanh_of_softplus_needs_no_logarithm(graph: Graph):
+    x = graph.load("x")
+    softplus = graph.map("log1p", graph.map("exp", x))
+    guarded = graph.map("where", graph.map("gt", x, graph.const(20)), x, softplus)
+    bare = graph.map("tanh", softplus)
+    root = graph.map("tanh", guarded)
+    after, names = simplify_tanh(graph, [root, bare])
+    assert after.is_map(names[root], "where")
+    # Without the guard exp(x) overflows, and inf / inf is NaN where tanh is 1.
+    assert after.is_map(names[bare], "tanh")
+
+
+# --- uniform factors ---
+
+
+def test_a_factor_of_the_row_leaves_its_sum(graph: Graph):
+    count, x, dy = graph.load("count"), graph.load("x"), graph.load("dy")
+    body = graph.map("mul", dy, x)
+    root = graph.add(Reduce(fn="sum", arg=graph.map("div", graph.map("mul", count, body), count), axes=COLS))
+    after, names = uniform_factors(graph, [root], {"n_cols"}, set())
+    total = after.add(Reduce(fn="sum", arg=names[body], axes=COLS))
+    assert after.is_map(names[root], "div") == (after.map("mul", names[count], total), names[count])
+
+
+def test_an_output_is_not_taken_apart(graph: Graph):
+    """softmax: y is saved, and sum(dy * y) must go on reading it."""
+    y = graph.map("div", graph.map("exp", graph.load("x")), graph.load("count"))
+    root = graph.add(Reduce(fn="sum", arg=graph.map("mul", graph.load("dy"), y), axes=COLS))
+    after, names = uniform_factors(graph, [root, y], {"n_cols"}, {y})
+    assert after.nodes[names[root]] == Reduce(
+        fn="sum", arg=after.map("mul", names[graph.load("dy")], names[y]), axes=COLS
+    )
+
+
+def test_a_shared_product_is_taken_apart_only_where_two_sums_become_one(graph: Graph):
+    count, x, dy = graph.load("count"), graph.load("x"), graph.load("dy")
+    shared = graph.map("mul", count, dy)
+    one = graph.add(Reduce(fn="sum", arg=graph.map("mul", shared, x), axes=COLS))
+    other = graph.add(Reduce(fn="sum", arg=graph.map("mul", dy, x), axes=COLS))
+    after, names = uniform_factors(graph, [one, shared], {"n_cols"}, set())
+    assert isinstance(after.nodes[names[one]], Reduce)
+    after, names = uniform_factors(graph, [one, shared, other], {"n_cols"}, set())
+    assert after.is_map(names[one], "mul") == (names[count], names[other])
 
 
 # --- sums over rows come last ---

@@ -111,3 +111,14 @@ def test_a_device_context_without_its_module_is_refused(relu_squared: Derivation
     style = ModuleStyle.standalone("relu_squared").model_copy(update={"device_context": True})
     with pytest.raises(ValueError, match="utils_module"):
         print_module(relu_squared, style)
+
+
+def test_a_constant_beside_a_label_stays_whole():
+    """tl.where(…, label, 0.0) is a float, which can't be added to a pointer."""
+    text = printed(
+        "def f(x, target):\n"
+        "    index = torch.where(target >= 0, target, 0)\n"
+        "    return torch.logsumexp(x, -1) - torch.gather(x, -1, index[:, None])[:, 0]\n",
+    )
+    assert "target, 0)" in kernel(text, "_op_forward_kernel")
+    assert "target, 0.0)" not in text

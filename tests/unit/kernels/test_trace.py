@@ -114,7 +114,7 @@ def test_a_reference_that_means_two_dimensions_says_so():
         ("def f(x):\n    return x if x.sum() > 0 else -x\n", "depend on the data"),
         ("def f(x):\n    return x.argmax(-1)\n", "int64"),
         ("def f(x):\n    return x.sum().item()\n", ""),
-        ("def f(x):\n    return None\n", "NoneType"),
+        ("def f(x):\n    return None\n", "returns None"),
         ("def f(x):\n    return ()\n", "nothing"),
         ("def f(x):\n    return 3\n", "int"),
         ("def f(x):\n    raise RuntimeError('no such luck')\n", "no such luck"),
