@@ -29,9 +29,10 @@ def incumbents() -> dict[str, Callable[..., Any]]:
     found["fused_add_rms_norm"] = lambda x, r, w: ops.LigerFusedAddRMSNormFunction.apply(
         x, r, w, 1e-6, 0.0, "llama", False
     )
-    found["poly_norm"] = lambda x, w, b: ops.LigerPolyNormFunction.apply(x, w, b, 1e-6, False)
     found["cross_entropy"] = lambda x, t: ops.LigerCrossEntropyFunction.apply(
         x, t, None, -100, 0.0, 0.0, "mean", None, False
     )[0]
     found["kl_div"] = lambda p, t: ops.LigerKLDivLossFunction.apply(p, t, "batchmean", False, 1e-10)
+    found["jsd"] = ops.LigerJSDFunction.apply
+    found["tvd"] = ops.LigerTVDLossFunction.apply
     return found

@@ -31,6 +31,7 @@ import triton
 
 from agents.catalog.lookup import catalog
 from benchmarks.incumbents import incumbents
+from benchmarks.liger_sweeps import sweep
 from kernels.derivation import Derivation, Unsupported
 from kernels.derive import derive
 from kernels.module_style import ModuleStyle
@@ -369,7 +370,9 @@ def main() -> None:
     )
     parser.add_argument("--ops", required=True, help="catalog names, separated by commas")
     parser.add_argument(
-        "--shapes", default="8192x4096,8192x16384", help="rows x columns, separated by commas"
+        "--shapes",
+        default="8192x4096,8192x16384",
+        help='rows x columns, separated by commas; "liger": its own sweep',
     )
     parser.add_argument("--dtypes", default="bfloat16", help="separated by commas")
     parser.add_argument("--rounds", type=int, default=40, help="samples a provider and pass")
@@ -390,8 +393,8 @@ def main() -> None:
                 problems.append({"op": name, "problem": f"Unsupported: {unsupported.reason}"})
                 print(f"{name}: unsupported: {unsupported.reason}", flush=True)
                 continue
-            for text in options.shapes.split(","):
-                rows, cols = (int(part) for part in text.split("x"))
+            for rows, cols in shapes_of(name, options.shapes):
+                text = f"{rows}x{cols}"
                 for dtype in options.dtypes.split(","):
                     try:
                         found = measure(one, (rows, cols), dtype, options, tbps, flush)
@@ -419,6 +422,13 @@ def main() -> None:
             "problems": problems,
         }
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def shapes_of(op: str, wanted: str) -> list[tuple[int, int]]:
+    """`--shapes`: rows x columns, or "liger" for the shapes of Liger's own benchmark of this op."""
+    if wanted == "liger":
+        return sweep(op)
+    return [(int(rows), int(cols)) for rows, cols in (text.split("x") for text in wanted.split(","))]
 
 
 def line(record: dict[str, Any]) -> str:

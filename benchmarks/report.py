@@ -74,7 +74,7 @@ def _kernels(results: list[dict[str, Any]], records: list[dict[str, Any]]) -> It
         json.dumps(result["environment"], sort_keys=True): result["environment"] for result in results
     }.values():
         yield f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}, Python {where['python']}, commit `{where['commit'] or 'unrecorded'}`: `{where['command']}`"
-    yield "Medians in milliseconds; `x` is the other's time over ours. Roofline: bytes that must move / copy bandwidth measured in the same process / our time."
+    yield "Medians in milliseconds; `x` is the other's time over ours. Roofline: the time of a copy of as many bytes as the pass must move, in the same rounds, over our time. `forward` is without gradients; a loss whose forward writes its gradient does so in `full`, and its `backward` only finds it there."
     yield _verdict(records)
     yield f"![Percent of the roofline]({PLOT.relative_to(PAGE.parent)})"
     for which in PASSES:
@@ -123,7 +123,7 @@ def _row(record: dict[str, Any]) -> list[str]:
         shape,
         record["dtype"],
         ours,
-        f"{record['roofline_pct']:.0f}%",
+        "" if record["roofline_pct"] is None else f"{record['roofline_pct']:.0f}%",
         against("eager"),
         against("compile"),
         against("incumbent"),
@@ -132,11 +132,16 @@ def _row(record: dict[str, Any]) -> list[str]:
     ]
 
 
+def _with_roofline(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Points large enough for bandwidth to decide."""
+    return [one for one in records if one["bytes"] >= LARGE_BYTES and one["roofline_pct"] is not None]
+
+
 def _verdict(records: list[dict[str, Any]]) -> str:
     """What holds and what doesn't, counted; the misses are named."""
     lines = []
     for which, target in TARGETS.items():
-        large = [one for one in records if one["pass"] == which and one["bytes"] >= LARGE_BYTES]
+        large = [one for one in _with_roofline(records) if one["pass"] == which]
         missed = [one for one in large if one["roofline_pct"] < target]
         named = ", ".join(
             f"{one['op']} {one['shape'][0]}x{one['shape'][1]} ({one['roofline_pct']:.0f}%)" for one in missed
@@ -166,7 +171,7 @@ def _verdict(records: list[dict[str, Any]]) -> str:
 
 def _plot(records: list[dict[str, Any]]) -> None:
     """Percent of the roofline of each op, losses included, and of its baselines."""
-    shown = [one for one in records if one["pass"] in TARGETS and one["bytes"] >= LARGE_BYTES]
+    shown = [one for one in _with_roofline(records) if one["pass"] in TARGETS]
     figure, axes = plt.subplots(1, 2, figsize=(13, max(4.0, 0.22 * len(shown) / 2)), sharex=True)
     for axis, which in zip(axes, TARGETS, strict=True):
         chosen = sorted((one for one in shown if one["pass"] == which), key=lambda one: one["roofline_pct"])

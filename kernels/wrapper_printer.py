@@ -10,7 +10,7 @@ from kernels.passes.lower import ROWS
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import RowProgram
+from kernels.row_program import Map, RowProgram, Symbol
 from kernels.schedules import (
     COLUMN_BLOCK,
     COLUMN_PROGRAMS,
@@ -59,6 +59,7 @@ class WrapperPrinter(WrapperTensors):
         lines: list[str] = []
         if step.schedule == "flat":
             lines.append(f"n_elements = {main}.numel()")
+            self.known = {self.shapes.size((*program.rows, *program.cols)).text(): "n_elements"}
             count, grid = "n_elements", "triton.cdiv(n_elements, BLOCK_SIZE),"
             idle = self.backward and self.derivation.gradient_in_forward
             settings = ["BLOCK_SIZE, num_warps = {}, {}".format(*flat_block(program, idle=idle))]
@@ -272,7 +273,23 @@ class WrapperPrinter(WrapperTensors):
             else:
                 text = f"sum_parts(_{stem(name)}, {self.result_dtype(tensor)}){view}"
             sums.append(f"{stem(name)} = {text}")
+            divisor = self._divisor(step.program, name) if scalar and tensor.kind == "output" else None
+            if divisor:
+                nan = f'torch.full_like({stem(name)}, float("nan"))'
+                sums += [f"if {divisor} == 0:", f"{INDENT}{stem(name)} = {nan}  # the mean of nothing"]
         return buffers, sums
+
+    def _divisor(self, program: RowProgram, name: str) -> str | None:
+        """The size that every part of a mean is divided by: with nothing to add up no program divides by its 0."""
+        node = program.nodes[next(a.value for a in program.accumulates if a.tensor == name)]
+        while isinstance(node, Map) and node.fn in ("div", "mul", "neg"):
+            divisor = program.nodes[node.args[-1]]
+            if node.fn == "div" and isinstance(divisor, Symbol):
+                sizes = [f for f in divisor.quantity.factors if f.power > 0 and f.atom.name in self.axes]
+                if sizes:
+                    return self.size(Quantity(factors=tuple(sizes)))
+            node = program.nodes[node.args[0]]
+        return None
 
     # --- host steps ---
 
