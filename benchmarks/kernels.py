@@ -414,14 +414,20 @@ def main() -> None:
                     records += found
                     for record in found:
                         print(line(record), flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        result = {
-            "environment": {**environment(), "commit": options.commit},
-            "records": records,
-            "problems": problems,
-        }
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            save(records, problems, options)
+
+
+def save(records: list[dict[str, Any]], problems: list[dict[str, str]], options: argparse.Namespace) -> None:
+    """Write what there is; called after every op, so that an interrupted run keeps its points."""
+    if not options.out:
+        return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    result = {
+        "environment": {**environment(), "commit": options.commit},
+        "records": records,
+        "problems": problems,
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def shapes_of(op: str, wanted: str) -> list[tuple[int, int]]:
