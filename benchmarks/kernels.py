@@ -202,6 +202,9 @@ class Point:
         cotangents = [torch.ones_like(one) if not one.dim() else one for one in self.cotangents()]
         source = torch.empty(max(self.bytes_moved(which) // 2, 1), dtype=torch.uint8, device="cuda")
         target = torch.empty_like(source)
+        # Without gradients: a forward that would write them sees only what its inputs require, not torch.no_grad().
+        for leaf in self.leaves:
+            leaf.requires_grad_(which != "forward")
         events: list[tuple[str, Any, Any]] = []
         for round_ in range(rounds + 3):
             self.refresh(round_)
@@ -228,6 +231,8 @@ class Point:
             if round_ % 10 == 9:
                 torch.cuda.synchronize()
         torch.cuda.synchronize()
+        for leaf in self.leaves:
+            leaf.requires_grad_(True)
         for name, start, end in events:
             samples.ms[name].append(start.elapsed_time(end))
         return samples
