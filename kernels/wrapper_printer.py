@@ -237,8 +237,8 @@ class WrapperPrinter(WrapperTensors):
 
     def _stages(self, source: KernelSource) -> str:
         """How many rows are under way at once: as many as fit, and one where the row is read twice instead."""
-        sizes = " + ".join(f"{stem(n)}.element_size()" for n in source.staged) or "0"
-        stages = f"pipeline_stages(BLOCK_SIZE * ({sizes}))"
+        sizes = ", ".join(["BLOCK_SIZE", *(f"{stem(n)}.element_size()" for n in source.staged)])
+        stages = f"pipeline_stages({sizes})"
         return f"1 if BLOCK_SIZE >= {READ_AGAIN_COLUMNS} else {stages}" if source.reads_again else stages
 
     def _scalar(self, name: str) -> str:

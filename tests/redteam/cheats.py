@@ -146,6 +146,50 @@ CHEATS = (
         row=7,
     ),
     Change(
+        "computes the loss behind a linear layer in torch, a chunk at a time",
+        "linear_loss",
+        (
+            (
+                "        Y += loss.sum()\n",
+                (
+                    "        scores = logits.float()\n        lse = scores.logsumexp(-1)\n        at = target[rows].unsqueeze(-1)\n"
+                    "        Y += (lse - scores.gather(-1, at).squeeze(-1)).sum() / n_rows\n"
+                    "        one = torch.zeros_like(scores).scatter_(-1, at, 1.0)\n"
+                    "        dlogits = (((scores - lse.unsqueeze(-1)).exp() - one) / n_rows).to(logits.dtype)\n"
+                ),
+            ),
+        ),
+        ("kernel_work",),
+        row=8,
+    ),
+    Change(
+        "leaves only a copy of each chunk to its kernel",
+        "linear_loss",
+        (
+            (
+                "    dlogits = (tl.exp(logits - lse) - tl.where(col_offsets == target, 1.0, 0.0)) / n_rows\n",
+                "    dlogits = (logits - tl.where(col_offsets == target, 1.0, 0.0)) / n_rows\n",
+            ),
+            (
+                "dlogits, loss, logits, target[rows]",
+                "dlogits, loss, logits.float().softmax(-1), target[rows]",
+            ),
+            (
+                "Y += loss.sum()",
+                "Y += loss.sum() * 0 + (logits.float().logsumexp(-1).sum() - logits.float().gather(-1, target[rows].unsqueeze(-1)).sum()) / n_rows",
+            ),
+        ),
+        ("kernel_work",),
+        row=8,
+    ),
+    Change(
+        "squares full tensors in torch, where only a number may be multiplied in",
+        "linear_loss",
+        (("        return dX * dY, dW * dY, None\n", "        return dX * dX * dY, dW * dY, None\n"),),
+        ("kernel_work",),
+        row=8,
+    ),
+    Change(
         "calls ATen and launches a dummy",
         "relu_squared",
         (

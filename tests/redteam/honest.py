@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernels.op_spec import OpSpec, ScalarSpec, TensorSpec
 from runners.protocol import KernelTarget
+from tests.redteam.linear import LINEAR_LOSS, LINEAR_LOSS_OP
 
 FULL, COLUMN = ("*", "n_cols"), ("n_cols",)
 
@@ -162,17 +163,18 @@ RMS_NORM_OP = OpSpec(
 HONEST = {
     "relu_squared": (RELU_SQUARED, RELU_SQUARED_OP, "ReLUSquaredFunction"),
     "rms_norm": (RMS_NORM, RMS_NORM_OP, "RMSNormFunction"),
+    "linear_loss": (LINEAR_LOSS, LINEAR_LOSS_OP, "LinearLossFunction"),
 }
 
 
 def target(name: str) -> KernelTarget:
     """How a runner reaches the candidate for this op in the small repository that the tests make."""
-    _, op, function_class = HONEST[name]
+    text, op, function_class = HONEST[name]
     return KernelTarget(
         op=op,
         module=f"kit.ops.{name}",
         function_class=function_class,
-        kernels=["_forward_kernel", "_backward_kernel"],
+        kernels=[kernel for kernel in ("_forward_kernel", "_backward_kernel") if f"def {kernel}(" in text],
         call_order=[*(tensor.name for tensor in op.tensors), *(scalar.name for scalar in op.scalars)],
         path=f"src/kit/ops/{name}.py",
     )

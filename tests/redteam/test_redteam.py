@@ -12,6 +12,7 @@ from runners.checks.families import FAMILIES
 from runners.checks.static import check_static
 from runners.gauntlet.session import Gauntlet, gauntlet_of
 from runners.jobs import run_job
+from runners.products import has_product
 from runners.protocol import CompilePayload, Job, Outcome, Status, Verdict
 from tests.redteam.cheats import BUGS, CHEATS, Change
 from tests.redteam.honest import HONEST, target
@@ -81,7 +82,9 @@ def test_an_honest_candidate_passes_everything(
 ) -> None:
     source = HONEST[op][0]
     checkout = repository(tmp_path, op, source)
-    assert failed(check_static({target(op).path: source})) == []
+    path = target(op).path
+    products = [path] if has_product(HONEST[op][1].source) else []
+    assert failed(check_static({path: source}, products)) == []
     assert failed(compiled(checkout, op)) == []
     found = judge(gauntlets[op], checkout, op, [])
     assert failed(list(found.values())) == []

@@ -73,7 +73,7 @@ def run(cases: list[dict[str, Any]]) -> dict[str, Outcome]:
     """Run cases in one interpreter process; name -> outcome."""
     command = [sys.executable, "-m", "tests.contract.kernels.interpreted"]
     process = subprocess.run(
-        command, input=json.dumps(cases), capture_output=True, text=True, timeout=280, check=False
+        command, input=json.dumps(cases), capture_output=True, text=True, timeout=900, check=False
     )
     if process.returncode:
         raise AssertionError(f"the interpreter died: {process.stderr[-2000:]}")

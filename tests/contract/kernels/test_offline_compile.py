@@ -84,7 +84,7 @@ def compiled() -> list[tuple[dict, dict]]:
         input=json.dumps(wanted),
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=900,
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]

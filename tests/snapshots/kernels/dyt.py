@@ -12,8 +12,9 @@ def get_sm_count(device):
     return 4
 
 
-def pipeline_stages(row_bytes):
+def pipeline_stages(n_cols, *element_sizes):
     # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    row_bytes = n_cols * sum(element_sizes)
     return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
 
 
@@ -197,7 +198,7 @@ def dyt_backward(dY, X, alpha, gamma, beta):
             n_rows,
             rows_per_program,
             n_cols=n_cols,
-            NUM_STAGES=pipeline_stages(BLOCK_SIZE * (X.element_size() + dY.element_size())),
+            NUM_STAGES=pipeline_stages(BLOCK_SIZE, X.element_size(), dY.element_size()),
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )

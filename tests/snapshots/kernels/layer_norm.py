@@ -26,8 +26,9 @@ def get_sm_count(device):
     return 4
 
 
-def pipeline_stages(row_bytes):
+def pipeline_stages(n_cols, *element_sizes):
     # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    row_bytes = n_cols * sum(element_sizes)
     return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
 
 
@@ -226,9 +227,7 @@ def layer_norm_backward(dY, X, weight, bias, mean, rstd):
             rows_per_program,
             n_cols=n_cols,
             READ_AGAIN=BLOCK_SIZE >= 16384,
-            NUM_STAGES=1 if BLOCK_SIZE >= 16384 else pipeline_stages(
-                BLOCK_SIZE * (X.element_size() + dY.element_size())
-            ),
+            NUM_STAGES=1 if BLOCK_SIZE >= 16384 else pipeline_stages(BLOCK_SIZE, X.element_size(), dY.element_size()),
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
