@@ -161,6 +161,7 @@ class KernelPrinter(KernelStatements):
             "row_idx = tl.program_id(0).to(tl.int64)",
             "col_offsets = tl.arange(0, BLOCK_SIZE)",
             "mask = col_offsets < n_cols",
+            *self.first_read(),
             "",
             *body,
         ]
@@ -217,6 +218,7 @@ class KernelPrinter(KernelStatements):
                 else "tl.arange(0, BLOCK_SIZE)"
             ),
             "mask = col_offsets < n_cols",
+            *self.first_read(),
             "",
             *hoisted,
             *accumulators,

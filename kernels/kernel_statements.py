@@ -58,7 +58,7 @@ class KernelStatements:
         self.taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars) | set(self.symbols)
         self.values = value_names(program, self.taken)
         self.padding = choose_padding(program)
-        self.eviction: str | None = None  # of what is read and written a block at a time
+        self.eviction: str | None = None  # as text; of what is read and written a block at a time
         self.text = KernelText(
             program,
             {},
@@ -208,6 +208,10 @@ class KernelStatements:
             write(index)
         return lines
 
+    def first_read(self) -> list[str]:
+        """How long what READ_AGAIN reads twice should stay in the cache."""
+        return ['first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""'] if self.reads_again else []
+
     def read_again(self, lines: list[str], later: list[str]) -> list[str]:
         """The statements of a row, with what is needed after its last reduction read a second time where READ_AGAIN.
 
@@ -241,10 +245,17 @@ class KernelStatements:
         self.reads_again = True
         block = ["# Read again, from the cache: kept across the sum, they take more registers than there are"]
         # Told that it is the last time, the compiler can't take the first for it: that one's registers are free by then.
-        before, self.eviction = self.eviction, "evict_first"
+        before, self.eviction = self.eviction, '"evict_first"'
         block += [f"{name} = {self._definition(by_name[name])}" for name, _ in again]
+        self.eviction = "first_read"
+        first = {
+            full[name]: f"{name} = {self._definition(by_name[name])}"
+            for name, node in again
+            if isinstance(node, Load)
+        }
         self.eviction = before
-        return [*lines[:cut], "if READ_AGAIN:", *(INDENT + line for line in block), *lines[cut:]]
+        kept = [first.get(at, line) for at, line in enumerate(lines[:cut])]
+        return [*kept, "if READ_AGAIN:", *(INDENT + line for line in block), *lines[cut:]]
 
     def _definition(self, index: int) -> str:
         node = self.program.nodes[index]
@@ -273,7 +284,7 @@ class KernelStatements:
         return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
 
     def _eviction(self, axes: frozenset[str]) -> str:
-        return f', eviction_policy="{self.eviction}"' if self.eviction and axes & self.cols else ""
+        return f", eviction_policy={self.eviction}" if self.eviction and axes & self.cols else ""
 
     def _uniform(self, node: Uniform) -> str:
         """Random numbers by the element's offset: the same ones in the backward, whatever its schedule."""

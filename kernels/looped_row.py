@@ -32,7 +32,7 @@ def looped_row(kernel: KernelStatements) -> list[str]:
         ]
         lines += kernel.statements([i for i in narrow if levels[i] == level])
         if again:
-            kernel.eviction = "evict_first" if stores else "evict_last"
+            kernel.eviction = '"evict_first"' if stores else '"evict_last"'
             if level == 0:
                 lines.append("# The row is read again below: it should stay in the L2 cache until then.")
         optional = [s for s in stores if kernel.optional(s)]

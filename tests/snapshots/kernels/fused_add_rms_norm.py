@@ -52,9 +52,12 @@ def _fused_add_rms_norm_forward_kernel(
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
+    first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""
 
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    residual = tl.load(residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read).to(tl.float32)
+    residual = tl.load(
+        residual_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+    ).to(tl.float32)
     x_plus_residual = x + residual
     total = tl.sum(x_plus_residual * x_plus_residual, axis=0)
     if READ_AGAIN:
@@ -103,13 +106,18 @@ def _fused_add_rms_norm_backward_kernel(
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
+    first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""
 
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
-        dy0 = tl.load(dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        y1 = tl.load(y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy0 = tl.load(
+            dy0_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+        ).to(tl.float32)
+        y1 = tl.load(
+            y1_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+        ).to(tl.float32)
         dy0_scaled = weight * dy0
         dot = tl.sum(dy0_scaled * y1, axis=0)
         if READ_AGAIN:

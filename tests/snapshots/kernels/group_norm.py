@@ -84,14 +84,20 @@ def _group_norm_backward_stage_1_kernel(
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE).to(tl.int64)
     mask = col_offsets < n_cols
+    first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""
 
     rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
     stat_0 = tl.load(stat_0_ptr + row_idx).to(tl.float32)
-    dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(
-        weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space), mask=mask, other=0.0
+    dy = tl.load(
+        dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
     ).to(tl.float32)
-    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(
+        weight_ptr + (row_idx % n_channels_outer) * n_channels_inner + (col_offsets // n_space),
+        mask=mask,
+        other=0.0,
+        eviction_policy=first_read,
+    ).to(tl.float32)
+    x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read).to(tl.float32)
     dy_scaled = dy * weight
     scaled = rstd * (x - stat_0)
     dot = tl.sum(dy_scaled * scaled, axis=0)

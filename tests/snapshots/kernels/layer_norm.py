@@ -94,6 +94,7 @@ def _layer_norm_backward_kernel(
     row_end = tl.minimum(row_start + rows_per_program, n_rows)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
+    first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""
 
     weight = tl.load(weight_ptr + col_offsets, mask=mask, other=0.0).to(tl.float32)
     dweight_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
@@ -101,8 +102,12 @@ def _layer_norm_backward_kernel(
     for row_idx in tl.range(row_start, row_end, num_stages=NUM_STAGES):
         rstd = tl.load(rstd_ptr + row_idx).to(tl.float32)
         mean = tl.load(mean_ptr + row_idx).to(tl.float32)
-        dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(
+            dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+        ).to(tl.float32)
+        x = tl.load(
+            X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+        ).to(tl.float32)
         dy_scaled = weight * dy
         scaled = rstd * (x - mean)
         dot = tl.sum(dy_scaled * scaled, axis=0)

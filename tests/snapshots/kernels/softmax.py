@@ -53,9 +53,12 @@ def _softmax_backward_kernel(
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
+    first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""
 
-    dy = tl.load(dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-    y = tl.load(Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(
+        dY_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read
+    ).to(tl.float32)
+    y = tl.load(Y_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0, eviction_policy=first_read).to(tl.float32)
     dot = tl.sum(dy * y, axis=0)
     if READ_AGAIN:
         # Read again, from the cache: kept across the sum, they take more registers than there are
