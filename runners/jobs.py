@@ -15,11 +15,13 @@ from runners.protocol import (
     BenchmarkPayload,
     CompilePayload,
     CorrectnessPayload,
+    InspectModelPayload,
     Job,
     Progress,
     Report,
     Status,
     StylePayload,
+    VerifyModelPayload,
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,14 @@ def _run(job: Job, on_progress: OnProgress, target_python: Path) -> Report:
         from runners.compile_only import check_compile
 
         return check_compile(job, payload, on_progress, target_python)
+    if isinstance(payload, VerifyModelPayload):
+        from runners.model_checks.verify import verify_model
+
+        return verify_model(job, payload, on_progress, target_python)
+    if isinstance(payload, InspectModelPayload):
+        from runners.inspect_model import inspect_models
+
+        return inspect_models(job, payload, on_progress, target_python)
     assert isinstance(payload, BenchmarkPayload)  # noqa: S101 - the union has no other member
     from runners.measure import measure
 

@@ -118,6 +118,9 @@ class StylePayload(Record):
     files: dict[str, str] = Field(description="candidate files: path in the target repository -> new text")
     fix: bool = Field(default=False, description="return formatted files instead of only judging them")
     ruff: str | None = Field(default=None, description='the target\'s own ruff requirement, e.g. "ruff<0.16"')
+    products: list[str] = Field(
+        default_factory=list, description="files whose reference multiplies matrices, which is left to torch"
+    )
 
 
 class KernelTarget(Record):
@@ -133,6 +136,10 @@ class KernelTarget(Record):
     )
     rtol: dict[str, float] = Field(
         default_factory=dict, description="dtype -> relative tolerance, with its reason in the profile"
+    )
+    multiples: dict[str, int] = Field(
+        default_factory=dict,
+        description="axis -> what its size must be a multiple of, as the profile says; found by trying where it is not here",
     )
 
 
@@ -180,8 +187,50 @@ class BenchmarkPayload(Record):
     compiled: bool = Field(default=True, description="whether torch.compile is timed too")
 
 
+class VerifyModelPayload(Record):
+    """Run a model patch against the real classes, tiny: parity, kernel calls, flags, revert, reduced convergence."""
+
+    kind: Literal["verify_model"] = "verify_model"
+    checkout: str = Field(description="path of a target checkout; it is not changed")
+    sha: str = ""
+    files: dict[str, str] = Field(default_factory=dict, description="candidate files laid over the checkout")
+    package: str = Field(description='"liger_kernel"')
+    function: str = Field(description='"apply_liger_kernel_to_nemotron"')
+    model_type: str
+    modeling_module: str = Field(description='"transformers.models.nemotron.modeling_nemotron"')
+    causal_class: str
+    config_class: str = Field(description="exported by transformers itself")
+    tiny_config: dict[str, Any] = Field(description="arguments of the config class")
+    flags: dict[str, bool] = Field(description="boolean parameters that change something -> their defaults")
+    imports: list[str] = Field(default_factory=list, description='"module:symbol" that must import')
+    instance_tests: list[str] = Field(default_factory=list, description='"path::test_function"')
+    convergence: list[str] = Field(default_factory=list, description="paths of convergence test files")
+    only_tests: bool = Field(default=False, description="run instance_tests and convergence alone")
+    scenarios: list[str] = Field(
+        default_factory=list, description='the only scenarios to run, "parity/class_float32"; all when empty'
+    )
+    stand_ins: bool = Field(
+        default=False, description="replays of history: stand in for names of other models that transformers dropped since"
+    )
+
+
+class ModelRequest(Record):
+    """One model of the installed transformers, by name or by its config.json."""
+
+    model: str | None = Field(default=None, description='"nemotron" or "NemotronForCausalLM"')
+    config: dict[str, Any] | None = Field(default=None, description="a config.json, in place of a name")
+
+
+class InspectModelPayload(Record):
+    """Find out what models are made of, and which classes of the target compute the same: numbers, no decisions."""
+
+    kind: Literal["inspect_model"] = "inspect_model"
+    checkout: str = Field(description="path of a target checkout; its `src` is imported, it is not changed")
+    models: list[ModelRequest] = Field(min_length=1)
+
+
 Payload = Annotated[
-    AnalyzePayload | StylePayload | CorrectnessPayload | CompilePayload | BenchmarkPayload,
+    AnalyzePayload | StylePayload | CorrectnessPayload | CompilePayload | BenchmarkPayload | VerifyModelPayload | InspectModelPayload,
     Field(discriminator="kind"),
 ]
 
@@ -227,11 +276,18 @@ class StyleResult(Record):
     )
 
 
+class InspectModelResult(Record):
+    """One entry for each model asked for, in order: {"facts": …} or {"refusal": {"code", "detail", "known"}}, and "seconds"."""
+
+    kind: Literal["inspect_model"] = "inspect_model"
+    models: list[dict[str, Any]]
+
+
 class EmptyResult(Record):
     kind: Literal["none"] = "none"
 
 
-Result = Annotated[AnalyzeResult | StyleResult | EmptyResult, Field(discriminator="kind")]
+Result = Annotated[AnalyzeResult | StyleResult | InspectModelResult | EmptyResult, Field(discriminator="kind")]
 
 
 class Status(StrEnum):

@@ -1,0 +1,201 @@
+"""Act: from an approved model profile to a candidate in the checkout's own conventions.
+
+`write` is pure: profile and tree in, file texts out. `act` adds the one job that is sent, `style`, so that the target's
+own ruff formats what is new.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from agents.autopatch.convergence_files import add_mini_model
+from agents.autopatch.forward_cut import Unpatchable
+from agents.autopatch.layout import README, TEST_MONKEY_PATCH, TEST_UTILS, Layout, read_layout
+from agents.autopatch.model_candidate import ModelCandidate
+from agents.autopatch.model_file import extra_outputs, model_file
+from agents.autopatch.model_profile import ModelProfile
+from agents.autopatch.modify import modify
+from agents.autopatch.patch_function import patch_function
+from agents.autopatch.patch_plan import Plan, patch_plan
+from agents.autopatch.pull_text import commit_message, pull_body, pull_title
+from agents.autopatch.readme import add_row
+from agents.autopatch.registration import (
+    add_exports,
+    add_norm_variant,
+    add_output_class,
+    add_patch_function,
+    needs_output_class,
+    register,
+)
+from agents.autopatch.tests_files import INSTANCE, add_instance_test, add_revert_helper
+from agents.conventions import Conventions, detect
+from agents.conventions.edits import AnchorMissing
+from agents.dev.act import ActFailed
+from agents.ports import Bench, Tree
+from agents.profiles import PlannedFile
+from runners.protocol import Job, Report, Status, StylePayload, StyleResult
+
+WHY = {
+    "output_classes.py": "the model's own output class with a token accuracy",
+    "transformers/model/": "lce_forward, from the model's own forward",
+    "monkey_patch.py": "the function, its table entry, or its instance test",
+    "transformers/__init__.py": "exports",
+    "rms_norm.py": "a norm class that computes what this model's does",
+    "test/utils.py": "revert helper",
+    "test/convergence/": "mini model and tolerances",
+    "README.md": "row in the table of patches",
+}
+MULTIMODAL = (
+    "the multimodal convergence tests: they need a processor and pictures, which a person has to choose"
+)
+
+
+async def act(profile: ModelProfile, tree: Tree, bench: Bench, *, checkout: str = ".") -> ModelCandidate:
+    """The candidate for an approved profile, formatted by the target's rules.
+
+    checkout: the runner's path of the target checkout. Raises ActFailed when the model is there already, its forward can't be
+    followed, or the files can't be formatted; AnchorMissing when an existing file lacks a place; NotAKernelLibrary.
+    """
+    candidate = modify(profile, tree) if profile.mode == "modify" else write(profile, tree)
+    python = {path: text for path, text in candidate.files.items() if path.endswith(".py")}
+    style = StylePayload(checkout=checkout, files=python, fix=True, ruff=candidate.ruff)
+    job_id = f"act-{profile.sha256()[:12]}-style"
+    formatted = {**candidate.files, **await _formatted(job_id, style, bench)}
+    created = {path: formatted[path] for path in candidate.created}
+    edited = {path: text for path, text in candidate.files.items() if path not in created}
+    changed = [path for path, text in edited.items() if formatted[path] != text]
+    # Where the file was clean before, the formatter moves only what we added. Where it wasn't, the rest is not ours to touch.
+    originals = {path: tree.read(path) or "" for path in changed}
+    before = (
+        await _formatted(f"{job_id}-before", style.model_copy(update={"files": originals}), bench)
+        if changed
+        else {}
+    )
+    unclean = [path for path in changed if before[path] != originals[path]]
+    mended = {path: formatted[path] for path in changed if path not in unclean}
+    return candidate.model_copy(update={"files": {**edited, **mended, **created}, "unclean_before": unclean})
+
+
+async def _formatted(job_id: str, style: StylePayload, bench: Bench) -> dict[str, str]:
+    """The files as the target's ruff leaves them: these paths and no others, whatever the report says."""
+    job = Job(id=job_id, nonce=secrets.token_hex(16), deadline_s=120.0, payload=style)
+    report: Report = await bench.run(job)
+    if report.status is not Status.completed or not isinstance(report.result, StyleResult):
+        why = report.refusal.reason if report.refusal else f"the job ended as {report.status.value}"
+        raise ActFailed(f"The new files could not be formatted with the target's rules: {why}.", report)
+    return {path: report.result.files.get(path, text) for path, text in style.files.items()}
+
+
+def planned_files(profile: ModelProfile, tree: Tree) -> list[PlannedFile]:
+    """The files that `act` will touch, for the profile that a person approves. Raises as `write` does."""
+    candidate = modify(profile, tree) if profile.mode == "modify" else write(profile, tree)
+    return [
+        PlannedFile(path=path, action="create" if path in candidate.created else "edit", why=_why(path))
+        for path in candidate.files
+    ]
+
+
+def _why(path: str) -> str:
+    """The reason of the first part in WHY that the path has."""
+    return next((why for part, why in WHY.items() if part in path), "needed by this model")
+
+
+def write(profile: ModelProfile, tree: Tree) -> ModelCandidate:
+    """The candidate before formatting. Pure. Raises ActFailed, AnchorMissing, NotAKernelLibrary."""
+    conventions = detect(tree)
+    layout = read_layout(tree, conventions)
+    if profile.model_type in layout.registered:
+        raise ActFailed(
+            f"This checkout supports {profile.model_type} already, by {layout.registered[profile.model_type]}; "
+            f"to change it: `/liger autopatch {profile.model_type} --add …`."
+        )
+    if "shift_labels" not in layout.loss_parameters:
+        raise ActFailed(
+            "This checkout is too old: it has no LigerForCausalLMLoss that takes shift_labels, from which lce_forward is made "
+            "(Liger-Kernel has one since 0.5.6)."
+        )
+    try:
+        plan = patch_plan(profile, layout)
+        new = {layout.path("transformers", "model", f"{profile.model_type}.py"): model_file(profile, layout)}
+        function = patch_function(profile, plan, layout)
+    except Unpatchable as error:
+        raise ActFailed(f"No patch can be made for {profile.model_type}: {error}.") from error
+    for path in new:
+        if tree.read(path) is not None:
+            raise ActFailed(f"{path} already exists in the checkout, so I won't write over it.")
+    edited, beyond, left_out = _edited(profile, plan, layout, conventions, tree, function)
+    package = layout.package
+    return ModelCandidate(
+        files={**new, **edited},
+        created=list(new),
+        beyond=beyond,
+        left_out=left_out,
+        function=plan.function,
+        flags={flag.name: flag.default for flag in plan.flags if flag.why_not is None},
+        unsupported=[flag.name for flag in plan.flags if flag.why_not],
+        tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.model_type}"],
+        convergence=[path for path in layout.convergence if path in edited],
+        imports=[
+            f"{package}.transformers:{plan.function}",
+            f"{package}.transformers.model.{profile.model_type}:lce_forward",
+        ],
+        ruff=conventions.ruff_requirement,
+        commit_message=commit_message(profile, plan),
+        pull_title=pull_title(profile),
+        pull_body=pull_body(profile, plan, conventions, beyond, left_out),
+    )
+
+
+def _edited(
+    profile: ModelProfile, plan: Plan, layout: Layout, conventions: Conventions, tree: Tree, function: str
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Edited files, what of them is beyond the usual thirteen, and the usual ones that were left out."""
+    files: dict[str, str] = {}
+    beyond: list[str] = []
+    left_out: list[str] = []
+
+    def text(path: str) -> str:
+        found = files.get(path) or tree.read(path)
+        if found is None:
+            raise ActFailed(f"{path} is gone from the checkout since the profile was made.")
+        return found
+
+    patch = layout.monkey_patch
+    files[patch] = add_patch_function(text(patch), function, profile, patch)
+    files[patch] = register(files[patch], profile, plan, patch)
+    init = layout.path("transformers", "__init__.py")
+    files[init] = add_exports(text(init), plan, conventions, init)
+    if needs_output_class(profile, layout):
+        path = layout.path("transformers", "model", "output_classes.py")
+        files[path] = add_output_class(text(path), profile, extra_outputs(layout), path)
+    for norm in plan.norms:
+        if norm.new_variant:
+            path = layout.path("transformers", "rms_norm.py")
+            files[path] = add_norm_variant(text(path), norm, path)
+            beyond.append(
+                f"{path}: {norm.liger_class}, because no existing variant computes what {norm.norm.name} does"
+            )
+    files[TEST_MONKEY_PATCH] = add_instance_test(
+        text(TEST_MONKEY_PATCH), profile, plan, layout, TEST_MONKEY_PATCH
+    )
+    files[TEST_UTILS] = add_revert_helper(text(TEST_UTILS), profile, plan, TEST_UTILS)
+    for path in layout.convergence:
+        try:
+            files[path] = add_mini_model(text(path), profile, plan, path, conventions.line_length)
+        except AnchorMissing as missing:
+            left_out.append(f"{path}: it has no {missing.looked_for}")
+    conditional = [
+        path
+        for path in layout.convergence
+        if f'model_name == "mini_{profile.model_type}"' in files.get(path, "")
+    ]
+    if conditional:
+        beyond.append("run_mini_model of the convergence tests: rope or swiglu is not asked of this model")
+    if profile.vision and layout.multimodal:
+        left_out.append(MULTIMODAL)
+    row = add_row(text(README), profile, plan) if tree.read(README) is not None else None
+    if row is None:
+        left_out.append(f"{README}: it has no table of patches, or the row already")
+    else:
+        files[README] = row
+    return files, beyond, left_out
