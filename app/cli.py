@@ -1,4 +1,4 @@
-"""The command line: `liger-bot run | derive | demo | serve | hub | doctor`. Parsing and exit codes only."""
+"""The command line: `liger-bot run | derive | watch | demo | serve | hub | doctor`. Parsing and exit codes only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ errors = Console(stderr=True)
 
 @app.command()
 def run(
-    command: Annotated[str, typer.Argument(help='what a comment would say after "/liger", e.g. "dev relu2"')],
+    command: Annotated[
+        str,
+        typer.Argument(help='what a comment would say after "/liger", e.g. "dev relu2" or "autopatch qwen3"'),
+    ],
     repo: Annotated[
         Path, typer.Option("--repo", help="a checkout of the kernel repository (a git repository)")
     ] = Path(),
@@ -36,7 +39,11 @@ def run(
     ] = None,
     block: Annotated[
         Path | None,
-        typer.Option("--reference", help="a Python file used as the ```python block below the command"),
+        typer.Option(
+            "--reference",
+            "--config",
+            help="the block below the command, as a file: Python for dev, a config.json for autopatch",
+        ),
     ] = None,
 ) -> None:
     """Run one command in a local checkout: profile, approval on the terminal, a commit on a branch, checks."""
@@ -56,13 +63,37 @@ def derive(
         bool, typer.Option("--kernels-only", help="print the module without the profile")
     ] = False,
     wide_rows: Annotated[
-        bool, typer.Option("--wide-rows", help="for rows wider than a block of 65536 columns: loops over blocks")
+        bool,
+        typer.Option("--wide-rows", help="for rows wider than a block of 65536 columns: loops over blocks"),
+    ] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="also compile for every architecture: registers, spills, occupancy"),
     ] = False,
 ) -> None:
     """Print the profile and the kernels of an op; needs no target repository."""
     from app.local_run import derive_op
 
-    raise typer.Exit(asyncio.run(derive_op(op, kernels_only=kernels_only, wide_rows=wide_rows, console=console)))
+    raise typer.Exit(
+        asyncio.run(
+            derive_op(op, kernels_only=kernels_only, wide_rows=wide_rows, compiled=compiled, console=console)
+        )
+    )
+
+
+@app.command()
+def watch(
+    repo: Annotated[Path, typer.Option("--repo", help="a checkout of the kernel repository")] = Path(),
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", help="source of another transformers, in place of the installed one"),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
+) -> None:
+    """Say which model patches break, do nothing or drift under a transformers, and what to ask for."""
+    from app.watch import run_watch
+
+    raise typer.Exit(run_watch(repo, against, json_file, console))
 
 
 @app.command()

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
+
+from app.verbs import USAGE, Verb
 
 MAX_COMMENT_CHARS = 65_536  # what GitHub accepts in one comment
 # Block structure is the same with or without emphasis and links; leaving them out keeps hostile Markdown cheap to parse.
@@ -23,67 +24,14 @@ _CANDIDATE = re.compile(r"^( {0,3})/liger(?=[ \t]|$)", re.IGNORECASE | re.MULTIL
 # Stands for "/liger" while the text is parsed, so that a command can be told from the same words inside code or HTML.
 _SENTINEL = "\ue000{}\ue001"
 _SENTINEL_FOUND = re.compile("\ue000(\\d+)\ue001")
-_PYTHON_FENCES = frozenset({"python", "py", "python3"})
-
-
-class Verb(StrEnum):
-    """What may follow `/liger`."""
-
-    dev = "dev"
-    autopatch = "autopatch"
-    perf = "perf"
-    approve = "approve"
-    revise = "revise"
-    reject = "reject"
-    retry = "retry"
-    cancel = "cancel"
-    status = "status"
-    help = "help"
-
-
-@dataclass(frozen=True)
-class Usage:
-    """How one verb is written and what it does; `help` and docs/commands.md show it."""
-
-    form: str
-    does: str
-    example: str
-    writers_only: bool = True
-
-
-USAGE: dict[Verb, Usage] = {
-    Verb.dev: Usage(
-        "/liger dev <op>",
-        "derive a kernel for an op: a known name, an expression, package.module:Name, a GitHub URL with line numbers, or a ```python block below the command",
-        "/liger dev relu2",
-    ),
-    Verb.autopatch: Usage(
-        "/liger autopatch <model_type | ForCausalLM class>",
-        "patch a model of transformers",
-        "/liger autopatch qwen3",
-    ),
-    Verb.perf: Usage(
-        '/liger perf <kernel> [--goal speed|memory|balanced] [--scope forward|backward|full] [--max-variants 8] [--target "…"] [--auto]',
-        "make an existing kernel faster",
-        "/liger perf rms_norm --goal speed",
-    ),
-    Verb.approve: Usage(
-        "/liger approve [profile hash]",
-        "approve the profile; the same as reacting 👍 to it",
-        "/liger approve",
-    ),
-    Verb.revise: Usage(
-        "/liger revise key=value…",
-        "change decisions of the profile; it is checked again and shown again",
-        "/liger revise operation_name=squared_relu",
-    ),
-    Verb.reject: Usage("/liger reject [reason]", "turn the profile down", "/liger reject not needed"),
-    Verb.retry: Usage("/liger retry", "try again where the request stopped", "/liger retry"),
-    Verb.cancel: Usage("/liger cancel", "stop the request", "/liger cancel"),
-    Verb.status: Usage("/liger status", "say where the request stands", "/liger status", writers_only=False),
-    Verb.help: Usage("/liger help [verb]", "show this", "/liger help dev", writers_only=False),
+# Which fenced block below a command belongs to it.
+_FENCES = {
+    "dev": frozenset({"python", "py", "python3"}),
+    "autopatch": frozenset({"json", "jsonc"}),
 }
 
+
+_FLAG_NAMES = re.compile(r"\w+(,\w+)*")
 _PERF_FLAGS: dict[str, tuple[str, ...] | None] = {
     "goal": ("speed", "memory", "balanced"),
     "scope": ("forward", "backward", "full"),
@@ -132,7 +80,7 @@ def parse(text: str) -> Command | Mistake | None:
         return Mistake(f"there are {len(lines)} commands in one comment ({shown}); one a comment is followed")
     (line,) = lines
     rest = text.split("\n")[line].strip()[len("/liger") :].strip()
-    return _command(rest, _block_below(tokens, line))
+    return _command(rest, tokens, line)
 
 
 def _live_lines(text: str) -> tuple[list[int], list[Token]]:
@@ -152,17 +100,17 @@ def _live_lines(text: str) -> tuple[list[int], list[Token]]:
     return live, tokens
 
 
-def _block_below(tokens: list[Token], line: int) -> str | None:
-    """The first ```python block after that line, outside quotes and lists."""
+def _block_below(tokens: list[Token], line: int, verb: Verb) -> str | None:
+    """The first block of the verb's language after that line, outside quotes and lists."""
     for token in tokens:
         if token.type == "fence" and token.level == 0 and token.map and token.map[0] > line:
             language = token.info.strip().split(" ")[0].lower()
-            if language in _PYTHON_FENCES:
+            if language in _FENCES[verb]:
                 return token.content
     return None
 
 
-def _command(rest: str, block: str | None) -> Command | Mistake:
+def _command(rest: str, tokens: list[Token], line: int) -> Command | Mistake:
     word, _, arguments = rest.partition(" ")
     arguments = arguments.strip()
     if not word:
@@ -173,7 +121,7 @@ def _command(rest: str, block: str | None) -> Command | Mistake:
         return _unknown_verb(word, arguments)
     match verb:
         case Verb.dev:
-            return _dev(arguments, block)
+            return _dev(arguments, _block_below(tokens, line, verb))
         case Verb.help:
             return _help(arguments)
         case Verb.revise:
@@ -181,9 +129,7 @@ def _command(rest: str, block: str | None) -> Command | Mistake:
         case Verb.perf:
             return _perf(arguments)
         case Verb.autopatch:
-            if not arguments:
-                return Mistake("`autopatch` needs a model type", USAGE[verb].example)
-            return Command(verb, arguments)
+            return _autopatch(arguments, _block_below(tokens, line, verb))
         case Verb.reject:
             return Command(verb, arguments)
         case Verb.approve:
@@ -216,6 +162,36 @@ def _dev(arguments: str, block: str | None) -> Command | Mistake:
             USAGE[Verb.dev].example,
         )
     return Command(Verb.dev, op, block)
+
+
+def _autopatch(arguments: str, block: str | None) -> Command | Mistake:
+    example = USAGE[Verb.autopatch].example
+    model = _op_text(arguments)
+    words = _words(model)
+    if isinstance(words, Mistake):
+        return Mistake(words.what, example)
+    queue, names = iter(words), []
+    for word in queue:
+        if not word.startswith("--"):
+            names.append(word)
+        elif word == "--add":
+            if not _FLAG_NAMES.fullmatch(next(queue, "")):
+                return Mistake(
+                    "`--add` needs the name of a flag",
+                    f"/liger autopatch {names[0] if names else 'qwen3'} --add swiglu",
+                )
+        elif word != "--refresh" and not word.startswith("--add="):
+            return Mistake(f"`autopatch` has no flag `{_shorten(word)}`", example)
+    if len(names) > 1:
+        return Mistake(
+            f"`autopatch` needs one model, and got {len(names)}", f"/liger autopatch {_shorten(names[0])}"
+        )
+    if not names and block is None:
+        return Mistake(
+            "`autopatch` needs a model type, a class, or a config.json in a ```json block below the command",
+            example,
+        )
+    return Command(Verb.autopatch, model, block)
 
 
 def _op_text(arguments: str) -> str:

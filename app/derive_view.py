@@ -15,6 +15,7 @@ from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
 from agents.ports import Bench
 from app import terminal
+from app.derive_compile import compile_table
 from app.usage import EXIT_FAILED, UsageMistake
 from kernels.derivation import Derivation
 from kernels.module_style import ModuleStyle
@@ -24,7 +25,13 @@ _FILE = re.compile(r"(?P<path>.+\.py):(?P<entry>[A-Za-z_]\w*)")
 
 
 async def print_derivation(
-    op: str, bench: Bench, *, kernels_only: bool, console: Console, wide_rows: bool = False
+    op: str,
+    bench: Bench,
+    *,
+    kernels_only: bool,
+    console: Console,
+    wide_rows: bool = False,
+    compiled: bool = False,
 ) -> int:
     """Trace, derive and print; returns the exit code. Raises UsageMistake when a file can't be read."""
     request = _classify(op)
@@ -38,9 +45,7 @@ async def print_derivation(
     assert request.op is not None  # noqa: S101 - ruled out above
     with terminal.working(Console(stderr=True), "tracing the reference") as live:
         try:
-            found = await analyze(
-                request.op, bench, request.dotted_path, live.progress, wide_rows=wide_rows
-            )
+            found = await analyze(request.op, bench, request.dotted_path, live.progress, wide_rows=wide_rows)
         except AnalysisFault as fault:
             console.print(f"our fault, not yours: {fault}", style="red", highlight=False)
             return EXIT_FAILED
@@ -50,6 +55,10 @@ async def print_derivation(
     if not kernels_only:
         _show(console, found.derivation)
     source = print_module(found.derivation, ModuleStyle.standalone(found.derivation.op.name))
+    if compiled and not kernels_only:
+        with terminal.working(Console(stderr=True), "compiling the kernels") as live:
+            shown = await compile_table(found, source, bench, live.progress)
+        console.print(shown)
     if console.is_terminal and not kernels_only:
         console.print(Syntax(source, "python", theme="ansi_dark", word_wrap=False))
     else:

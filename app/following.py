@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
+from agents.registry import agent_of
 from app.approvals import Approvals
 from app.check_runs import cancel_checks
-from app.commands import Command, Verb
+from app.commands import Command
 from app.comments import replies
 from app.deliveries import NotYetError
 from app.github import GitHubRepository
@@ -25,6 +23,7 @@ from app.request_view import command_of
 from app.states import RUNNING, Stage, State
 from app.store import LiveRequestError, NewRequest
 from app.tables import Request
+from app.verbs import Verb
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +53,8 @@ class Following:
     def __init__(self, ports: Ports, engine: Engine, approvals: Approvals):
         self._ports, self._engine, self._approvals = ports, engine, approvals
         self._verbs: dict[Verb, Callable[[Said], Awaitable[None]]] = {
-            Verb.dev: self._dev,
-            Verb.autopatch: self._not_available,
+            Verb.dev: self._request,
+            Verb.autopatch: self._request,
             Verb.perf: self._not_available,
             Verb.approve: self._approve,
             Verb.revise: self._revise,
@@ -73,12 +72,12 @@ class Following:
     async def _answer(self, said: Said, text: str) -> None:
         await answer(said.repository, said.issue, said.comment_id, text)
 
-    async def _dev(self, said: Said) -> None:
+    async def _request(self, said: Said) -> None:
         command = said.command
-        found = classify(command.text, command.block, host=self._ports.web_host)
-        if isinstance(found, Refused):
+        wanted = agent_of(command.verb).wanted(command.text, command.block, self._ports.web_host)
+        if isinstance(wanted, Refused):
             await react(said.repository, said.comment_id, "confused")
-            await self._answer(said, replies.refused(said.login, found))
+            await self._answer(said, replies.refused(said.login, wanted, command.verb))
             return
         new = NewRequest(
             repository=said.repository.full_name,
@@ -89,7 +88,7 @@ class Following:
             requester_id=said.user_id,
             verb=command.verb,
             op_text=command.text,
-            op_key=op_key(found, command.block),
+            op_key=wanted.key,
             block=command.block,
         )
         try:
@@ -239,13 +238,3 @@ class Following:
     def _newest(self, said: Said, states: frozenset[State]) -> Request | None:
         requests = self._ports.store.requests_of_issue(said.repository.full_name, said.issue)
         return next((one for one in requests if State(one.state) in states), None)
-
-
-def op_key(found: OpInput, block: str | None) -> str:
-    """What makes two requests the same op: the known op, or else the words and the block."""
-    if found.known is not None and block is None:
-        return found.known
-    words = re.sub(r"\s+", " ", found.text.casefold()).strip()
-    if block is not None:
-        words += "#" + hashlib.sha256(block.encode()).hexdigest()[:16]
-    return words if len(words) <= 200 else hashlib.sha256(words.encode()).hexdigest()

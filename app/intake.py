@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app import policy
 from app.approvals import Approvals
-from app.commands import Mistake, Verb, parse
+from app.commands import Mistake, parse
 from app.comments import replies
 from app.deliveries import (
     MODELS,
@@ -27,6 +27,7 @@ from app.policy import Door, may_write
 from app.ports import Ports
 from app.replies import answer, react
 from app.states import IllegalMoveError, State
+from app.verbs import Verb
 
 log = logging.getLogger(__name__)
 

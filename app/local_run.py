@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,19 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from agents.candidate import Candidate
+from agents.command_agent import AnyCandidate, AnyProfile, CommandAgent, Payload, Place, nothing_to_judge
 from agents.conventions import NotAKernelLibrary
 from agents.conventions.edits import AnchorMissing
-from agents.dev import verify
-from agents.dev.act import ActFailed, act
+from agents.dev.act import ActFailed
+from agents.dev.analysis import AnalysisFault
+from agents.dev.check_result import CheckResult
 from agents.dev.refused import Refused
-from agents.dev.revise import revise
-from agents.dev.understand import AnalysisFault, understand
-from agents.ports import Bench, Model, ModelError, Tree
-from agents.profiles import KernelProfile
+from agents.ports import Bench, Model, ModelError
+from agents.registry import AGENTS, agent_of
 from app import terminal
 from app.checkout import CheckoutTree
-from app.commands import Command, Mistake, Verb, parse
+from app.commands import Command, Mistake, parse
+from app.comments.wording import wording
 from app.dispatch import LocalBench
 from app.policy import branch_name
 from app.repository import Identity, RepositoryError, TargetRepository
@@ -47,13 +48,13 @@ class Record:
     command: str
     repository: str
     base_sha: str = ""
-    profile: KernelProfile | None = None
+    profile: AnyProfile | None = None
     refused: Refused | None = None
-    candidate: Candidate | None = None
+    candidate: AnyCandidate | None = None
     branch: str = ""
     commit: str = ""
     reports: dict[str, Report] = field(default_factory=dict)
-    checks: dict[str, verify.CheckResult] = field(default_factory=dict)
+    checks: dict[str, CheckResult] = field(default_factory=dict)
     elapsed_s: dict[str, float] = field(default_factory=dict)
 
     def as_json(self) -> str:
@@ -107,12 +108,19 @@ async def run_command(
     return code
 
 
-async def derive_op(op: str, *, kernels_only: bool, console: Console, wide_rows: bool = False) -> int:
+async def derive_op(
+    op: str, *, kernels_only: bool, console: Console, wide_rows: bool = False, compiled: bool = False
+) -> int:
     """Print an op's decisions and its kernels, as a module that needs torch and triton only."""
     from app.derive_view import print_derivation
 
     return await print_derivation(
-        op, LocalBench(), kernels_only=kernels_only, wide_rows=wide_rows, console=console
+        op,
+        LocalBench(),
+        kernels_only=kernels_only,
+        wide_rows=wide_rows,
+        compiled=compiled,
+        console=console,
     )
 
 
@@ -123,13 +131,15 @@ def _command(text: str, block: Path | None) -> Command:
             source = block.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageMistake(f"can't read --reference {block}: {error}") from None
-        words = f"{words}\n\n```python\n{source}\n```"
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
+        language = "json" if block.suffix == ".json" else "python"
+        words = f"{words}\n\n{fence}{language}\n{source}\n{fence}"
     match parse(f"/liger {words}"):
         case Mistake(what=what, next_command=next_command):
             raise UsageMistake(
                 f'{what}; try: liger-bot run "{next_command.removeprefix("/liger ")}"'.replace("`", "")
             )
-        case Command(verb=Verb.dev) as command:
+        case Command(verb=verb) as command if verb in AGENTS:
             return command
         case Command(verb=verb):
             raise UsageMistake(f'{verb} can\'t be run in a local checkout; try: liger-bot run "dev relu2"')
@@ -169,41 +179,36 @@ async def _stages(
     record: Record, command: Command, target: TargetRepository, bench: Bench, *, yes: bool, console: Console
 ) -> int:
     started = time.monotonic()
+    agent = agent_of(command.verb)
     checkout = await asyncio.to_thread(target.checkout, record.base_sha)
-    tree = CheckoutTree(checkout)
-    with terminal.working(console, "Understand: reading the reference") as live:
-        outcome = await understand(
-            command.text,
-            command.block,
-            tree,
-            bench,
-            _model(),
-            base_sha=record.base_sha,
-            on_progress=live.progress,
+    place = Place(CheckoutTree(checkout), str(checkout), bench, _model(), record.base_sha)
+    with terminal.working(console, f"Understand: {wording(command.verb).reading}") as live:
+        outcome = await agent.understand(
+            command.text, command.block, replace(place, on_progress=live.progress)
         )
     record.elapsed_s["understand"] = time.monotonic() - started
     if isinstance(outcome, Refused):
         record.refused = outcome
         terminal.show_refused(console, outcome)
         return EXIT_FAILED
-    profile = await _approved(outcome, tree, bench, yes=yes, console=console)
+    profile = await _approved(agent, outcome, place, yes=yes, console=console)
     record.profile = profile or outcome
     if profile is None:
         console.print("rejected: nothing was written")
         return EXIT_FAILED
 
     started = time.monotonic()
-    with terminal.working(console, "Act: writing kernels, tests and benchmark"):
-        candidate = await act(profile, tree, bench, checkout=str(checkout))
+    with terminal.working(console, f"Act: {agent.doing}"):
+        candidate = await agent.act(profile, place)
         record.candidate = candidate
-        await asyncio.to_thread(_commit, record, target, profile, candidate)
+        await asyncio.to_thread(_commit, record, target, profile, candidate, agent.subject(profile))
     record.elapsed_s["act"] = time.monotonic() - started
     console.print(
         f"Act: {len(candidate.files)} files on branch [bold]{record.branch}[/] ({record.commit[:12]}), {record.elapsed_s['act']:.1f} s"
     )
 
     started = time.monotonic()
-    await _verify(record, target, profile, candidate, bench, console)
+    await _verify(record, target, agent, profile, candidate, bench, console)
     record.elapsed_s["verify"] = time.monotonic() - started
     terminal.show_summary(console, record)
     return (
@@ -214,8 +219,8 @@ async def _stages(
 
 
 async def _approved(
-    profile: KernelProfile, tree: Tree, bench: Bench, *, yes: bool, console: Console
-) -> KernelProfile | None:
+    agent: CommandAgent[Any, Any], profile: AnyProfile, place: Place, *, yes: bool, console: Console
+) -> AnyProfile | None:
     """The profile once a person approved it, revised as often as they like; None when they turned it down."""
     while True:
         terminal.show_profile(console, profile)
@@ -228,7 +233,7 @@ async def _approved(
             return None
         match parse(f"/liger revise {answer}"):
             case Command(changes=changes):
-                revised = await revise(profile, changes, tree, bench)
+                revised = await agent.revise(profile, changes, place)
                 if isinstance(revised, Refused):
                     terminal.show_refused(console, revised)
                 else:
@@ -237,31 +242,34 @@ async def _approved(
                 console.print(what, style="red")
 
 
-def _commit(record: Record, target: TargetRepository, profile: KernelProfile, candidate: Candidate) -> None:
+def _commit(
+    record: Record, target: TargetRepository, profile: AnyProfile, candidate: AnyCandidate, subject: str
+) -> None:
     """One commit on a branch of the person's repository; their working tree and current branch stay as they are."""
     listed = [one.path for one in profile.files]
     message = f"{candidate.commit_message.rstrip()}\n\nProfile: {profile.sha256()}\n"
     record.commit = target.commit(
         record.base_sha, candidate.files, listed=listed, message=message, author=AUTHOR, at=datetime.now(UTC)
     )
-    record.branch = branch_name(profile.operation_name, record.commit[:7], 1)
+    record.branch = branch_name(subject, record.commit[:7], 1)
     target.push(record.commit, record.branch, "")
 
 
 async def _verify(
     record: Record,
     target: TargetRepository,
-    profile: KernelProfile,
-    candidate: Candidate,
+    agent: CommandAgent[Any, Any],
+    profile: AnyProfile,
+    candidate: AnyCandidate,
     bench: Bench,
     console: Console,
 ) -> None:
     checkout = await asyncio.to_thread(target.checkout, record.commit)
-    jobs = verify.plan(profile, candidate, str(checkout), record.commit, secrets.randbelow(2**31))
+    jobs = agent.plan(profile, candidate, str(checkout), record.commit, secrets.randbelow(2**31))
     slots = asyncio.Semaphore(GATES_AT_ONCE)
     with terminal.gates(console, list(jobs)) as live:
 
-        async def one(gate: Gate, payload: verify.Payload) -> None:
+        async def one(gate: Gate, payload: Payload) -> None:
             job = Job(
                 id=f"{record.commit[:12]}-{gate.value}",
                 nonce=secrets.token_hex(16),
@@ -276,7 +284,10 @@ async def _verify(
 
                 report = await bench.run(job, on_progress)
             record.reports[gate.value] = report
-            record.checks[gate.value] = verify.judge(gate, report, profile)
+            record.checks[gate.value] = agent.judge(gate, report, profile)
             live.done(gate, record.checks[gate.value])
 
         await asyncio.gather(*(one(gate, payload) for gate, payload in jobs.items()))
+    for gate in Gate:
+        if gate not in jobs:
+            record.checks[gate.value] = nothing_to_judge(gate, agent.without_job)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from app.commands import USAGE, Verb
+from app.verbs import USAGE, Verb
 
 WRITERS = frozenset({"admin", "maintain", "write"})
 BRANCH_PREFIX = "liger-bot/"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from agents.profiles import KernelProfile
+from agents.command_agent import read_profile
 from app.comments.status import GateLine, StageLine, StatusView
+from app.comments.wording import wording
 from app.policy import REPAIR_ROUNDS
 from app.states import ENDED, RUNNING, Stage, State
 from app.tables import Approval, Event, Profile, Request, StoredJob
@@ -31,7 +32,7 @@ _DONE_AT: dict[Stage, frozenset[State]] = {
 
 def command_of(request: Request) -> str:
     """The request's command as it was typed, on one line."""
-    op = request.op_text or ("<python block>" if request.block else "")
+    op = request.op_text or (wording(request.verb).block if request.block else "")
     return f"/liger {request.verb} {op}".strip()
 
 
@@ -133,7 +134,7 @@ def status_view(
         state=shown,
         page_url=page_url,
         stages=lines,
-        profile=KernelProfile.model_validate(profile.body) if profile else None,
+        profile=read_profile(profile.body) if profile else None,
         expires=expires,
         approved_by=approval.login if approval else None,
         requester_may_approve=requester_may_approve,
@@ -141,4 +142,5 @@ def status_view(
         gates=gate_lines(request, jobs),
         failure=request.failure if shown in {State.failed, State.rejected} else None,
         ended_by=request.ended_by or "",
+        verb=request.verb,
     )

@@ -12,12 +12,16 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from agents.autopatch.model_profile import ModelProfile
+from agents.autopatch.unpatched import unpatched
+from agents.command_agent import AnyProfile
 from agents.dev.refused import Refused
+from agents.dev.roofline import predicted_speedup
 from agents.profiles import KernelProfile
 from runners.protocol import Gate, Progress
 
 if TYPE_CHECKING:
-    from agents.dev.verify import CheckResult
+    from agents.dev.check_result import CheckResult
     from app.local_run import Record
 
 SIGNS = {
@@ -29,16 +33,33 @@ SIGNS = {
 }
 
 
-def show_profile(console: Console, profile: KernelProfile) -> None:
+def show_profile(console: Console, profile: AnyProfile) -> None:
     """The decisions in a table that is read in ten seconds."""
+    is_kernel = isinstance(profile, KernelProfile)
+    name = profile.operation_name if is_kernel else profile.model_type
     table = Table(
-        title=f"Profile of {profile.operation_name} · hash {profile.sha256()[:12]}",
+        title=f"Profile of {escape(name)} · hash {profile.sha256()[:12]}",
         show_header=False,
         title_justify="left",
     )
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    rows = [
+    for label, value in _kernel_rows(profile) if is_kernel else _model_rows(profile):
+        table.add_row(escape(label), escape(value))
+    console.print(table)
+    for number, question in enumerate(profile.questions, 1):
+        console.print(f"to confirm {number}: {escape(question)}", highlight=False)
+
+
+def _files_and_risks(profile: AnyProfile) -> list[tuple[str, str]]:
+    return [
+        ("files", "\n".join(f"{one.action} {one.path}" for one in profile.files)),
+        ("risks", "\n".join(profile.risks) or "none seen"),
+    ]
+
+
+def _kernel_rows(profile: KernelProfile) -> list[tuple[str, str]]:
+    return [
         ("computes", profile.forward_computation),
         *[(f"d{name}", formula) for name, formula in profile.gradient_formulas.items()],
         ("names", f"{profile.function_class_name}, {profile.module_class_name}, {profile.functional_name}"),
@@ -52,21 +73,31 @@ def show_profile(console: Console, profile: KernelProfile) -> None:
             (
                 f"predicted, {one.shape}",
                 (
-                    f"at most {one.predicted_forward_speedup:.2f}x forward, {one.predicted_backward_speedup:.2f}x backward over eager,"
+                    f"at most {predicted_speedup(one)},"
                     f" {one.predicted_memory_saving_pct:.1f}% less peak memory (bytes moved, not measured)"
                 ),
             )
             for one in profile.roofline[:2]
         ],
-        ("files", "\n".join(f"{one.action} {one.path}" for one in profile.files)),
-        ("risks", "\n".join(profile.risks) or "none seen"),
+        *_files_and_risks(profile),
         ("reference from", profile.source),
     ]
-    for name, value in rows:
-        table.add_row(escape(name), escape(value))
-    console.print(table)
-    for number, question in enumerate(profile.questions, 1):
-        console.print(f"to confirm {number}: {escape(question)}", highlight=False)
+
+
+def _model_rows(profile: ModelProfile) -> list[tuple[str, str]]:
+    rows = [("model", f"{profile.causal_class} of transformers {profile.transformers_version}")]
+    if profile.requested:
+        rows.append(("asked for", ", ".join(profile.requested)))
+    for one in profile.decisions:
+        lines = [one.value, f"because {one.why}"]
+        lines += [f"{e.kind}: {e.text}" + (f" ({e.where})" if e.where else "") for e in one.evidence]
+        rows.append((one.name, "\n".join(lines)))
+    left = "\n".join(f"{name}: {why}" for name, why in unpatched(profile))
+    rows += [
+        ("not patched", left or "nothing is left out"),
+        ("lce_forward from", f"{profile.forward.file}:{profile.forward.line}"),
+    ]
+    return [*rows, *_files_and_risks(profile)]
 
 
 def show_refused(console: Console, refused: Refused) -> None:
@@ -91,7 +122,7 @@ def show_summary(console: Console, record: Record) -> None:
         table.add_row(
             f"{SIGNS.get(check.conclusion, '?')} {escape(check.name)}",
             escape(check.title),
-            f"{record.reports[gate].elapsed_s:.1f}",
+            f"{record.reports[gate].elapsed_s:.1f}" if gate in record.reports else "",
         )
     console.print(table)
     times = ", ".join(f"{stage} {value:.1f} s" for stage, value in record.elapsed_s.items())

@@ -51,6 +51,7 @@ def _checks(found: Any, payload: VerifyModelPayload, why: str | None) -> list[di
             "check": f"model/{one['name']}",
             "outcome": "passed" if one["ok"] is True else "failed",
             "summary": one["summary"][:500],
+            **({} if one["ok"] is True else {"details": one["details"][-600:]}),
             "seconds": round(one["seconds"], 1),
         }
         for one in found or []

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/autopatch/new_ground.json"))
     parser.add_argument("--deadline", type=float, default=300.0, help="seconds a model")
     parser.add_argument("--models", default="", help="only these, separated by commas")
+    parser.add_argument("--commit", default="", help="of the checkout, to store beside the results")
     parser.add_argument("--again", default="", help="models to run although they have a result")
     arguments = parser.parse_args()
     stored = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
@@ -54,17 +56,29 @@ def main() -> int:
     for start in range(0, len(todo), BATCH):
         batch = todo[start : start + BATCH]
         models |= results(batch, arguments.repo, arguments.deadline)
-        stored = {
-            "environment": current_environment().model_dump(mode="json"),
-            "command": "python -m benchmarks.autopatch_new_ground",
-            "scenarios": SCENARIOS,
-            "models": dict(sorted(models.items())),
-        }
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        _store(models, arguments)
         for position, line in enumerate(batch, start + 1):
             print(f"{position}/{len(todo)} {line['model']}: {said(models[line['model']])}", flush=True)
+    _store(models, arguments)
     return 0
+
+
+def _store(models: dict[str, Any], arguments: argparse.Namespace) -> None:
+    stored = {
+        "environment": current_environment().model_dump(mode="json"),
+        "command": "python -m benchmarks.autopatch_new_ground --repo CHECKOUT --profiles FILE.jsonl",
+        "liger": liger_version(arguments.repo),
+        "commit": arguments.commit,
+        "scenarios": SCENARIOS,
+        "models": dict(sorted(models.items())),
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+def liger_version(repo: Path) -> str:
+    """The version that the checkout's pyproject.toml names."""
+    return str(tomllib.loads((repo / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
 
 
 def _cost(line: dict[str, Any]) -> tuple[int, float]:

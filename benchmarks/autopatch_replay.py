@@ -39,6 +39,7 @@ from runners.jobs import run_job
 from runners.protocol import Gate, Job, Report, VerifyModelPayload
 
 MONKEY_PATCH = "src/liger_kernel/transformers/monkey_patch.py"
+MODELS = "src/liger_kernel/transformers/model"
 TEST_MONKEY_PATCH = "test/transformers/test_monkey_patch.py"
 QUICK_BATCH = 3
 NOT_NEEDED = (".arrow", ".png", ".gif", ".csv", ".ipynb")
@@ -175,7 +176,7 @@ def prepared(
     }
     plain = plan(profile, candidate, str(base), "", applied=False)[Gate.correctness]
     assert isinstance(plain, VerifyModelPayload)
-    files = {**ours, **theirs}
+    files = {**ours, **theirs, **upstream_names(repo, commit, model, set(ours))}
     there = [p for p in files if p.startswith("test/convergence/") and "multimodal" not in p]
     # upstream's own files are the judge of convergence here
     own: dict[str, Any] = {"files": candidate.files, "stand_ins": True, "convergence": []}
@@ -235,6 +236,24 @@ def upstream_tests(repo: Path, commit: str) -> dict[str, str]:
         for name in names
         if name.endswith((".py", ".json"))
     }
+
+
+def upstream_names(repo: Path, commit: str, model: str, ours: set[str]) -> dict[str, str]:
+    """Modules by which upstream's tests import our lce_forward, where upstream called its one forward or its file otherwise."""
+    added = (
+        _git(repo, "diff", "--name-only", "--diff-filter=A", f"{commit}^", commit, "--", MODELS)
+        .decode()
+        .split()
+    )
+    found = {}
+    for path in added:
+        forwards = [
+            n for n in _functions(_git(repo, "show", f"{commit}:{path}").decode()) if n.endswith("forward")
+        ]
+        if path not in ours and len(forwards) == 1:
+            imported = f"from liger_kernel.transformers.model.{model} import lce_forward"
+            found[path] = imported + (f" as {forwards[0]}" if forwards[0] != "lce_forward" else "") + "\n"
+    return found
 
 
 def new_tests(before: str | None, after: str | None, model: str) -> list[str]:

@@ -340,7 +340,9 @@ class KernelStatements:
             self.text.helpers.add(helper)
             return f"tl.reduce({argument}, 0, {helper})"
         if node.fn.startswith("arg"):
-            return f"tl.{node.fn}({argument}, axis=0)"
+            # tl.argmax skips NaN; torch's is where the first NaN is, because it counts as the largest (or smallest).
+            infinite = 'float("inf")' if node.fn == "argmax" else '-float("inf")'
+            return f"tl.{node.fn}(tl.where({argument} == {argument}, {argument}, {infinite}), axis=0)"
         return f"tl.{node.fn}({argument}, {self.text.reduce_axis})"
 
     def nan_is_seen_elsewhere(self, index: int) -> bool:

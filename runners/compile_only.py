@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import lcm
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kernels.op_spec import OpSpec
 from runners.checkout import copy_checkout
 from runners.occupancy import Occupancy, occupancy
 from runners.protocol import (
     CompilePayload,
     Gate,
     Job,
+    KernelTarget,
     Measurement,
     Outcome,
     Progress,
@@ -29,11 +30,15 @@ from runners.protocol import (
     Verdict,
 )
 from runners.sandbox import Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
+from runners.sizes import column_axis, reduced_axes, shape_of
 
 COMPILE = Path(__file__).resolve().parent / "confined" / "compile_kernels.py"
 MAX_THREADS = 1024
 N_ROWS = 8
 SMALL_AXIS = 4
+# What a linear layer sums over: torch's work, and how many rows a chunk has. At the large shape chunks of one row would take
+# the host a million turns.
+REDUCED_AXIS, LARGE_REDUCED_AXIS = 64, 4096
 # Recorded on tensors without memory: 2^32 elements, which a 32-bit offset can't reach the end of.
 LARGE_ROWS, LARGE_COLS = 2**20, 4096
 
@@ -120,8 +125,8 @@ def _run(
         "function_class": target.function_class,
         "call_order": target.call_order,
         "archs": archs,
-        "cases": [_case(target.op, N_ROWS, n_cols, "bfloat16") for n_cols in payload.n_cols],
-        "large_case": _case(target.op, LARGE_ROWS, LARGE_COLS, "bfloat16", device="meta"),
+        "cases": [_case(target, N_ROWS, n_cols, "bfloat16") for n_cols in payload.n_cols],
+        "large_case": _case(target, LARGE_ROWS, LARGE_COLS, "bfloat16", device="meta"),
     }
     (given / "job.json").write_text(json.dumps(spec))
     ended = run_confined(
@@ -141,10 +146,18 @@ def _run(
     return ended, read_result(made / "compiled.json")
 
 
-def _case(op: OpSpec, n_rows: int, n_cols: int, dtype: str, device: str = "cpu") -> dict[str, Any]:
-    tensors = []
+def _case(target: KernelTarget, n_rows: int, n_cols: int, dtype: str, device: str = "cpu") -> dict[str, Any]:
+    op, tensors, columns = target.op, [], column_axis(target.op)
+    reduced = reduced_axes(op)
+
+    def other(axis: str) -> int:
+        small = (
+            (LARGE_REDUCED_AXIS if n_rows == LARGE_ROWS else REDUCED_AXIS) if axis in reduced else SMALL_AXIS
+        )
+        return lcm(small, target.multiples.get(axis, 1))
+
     for spec in op.tensors:
-        shape = [n_rows if axis == "*" else n_cols if axis == "n_cols" else SMALL_AXIS for axis in spec.shape]
+        shape = shape_of(spec, [n_rows], n_cols, columns, other)
         kind = dtype if spec.dtype == "float" else spec.dtype
         needs_grad = spec.dtype == "float" and spec.needs_grad
         tensors.append({"name": spec.name, "dtype": kind, "shape": shape, "requires_grad": needs_grad})

@@ -7,7 +7,9 @@ measured in the same process, and peak memory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from runners.protocol import (
     BenchmarkPayload,
     Gate,
     Job,
+    KernelTarget,
     Measurement,
     Outcome,
     Progress,
@@ -36,6 +39,7 @@ from runners.sandbox import (
     scratch_folder,
     site_packages,
 )
+from runners.sizes import ROWS, column_axis, label_axis, reduced_axes, table_axis
 from runners.statistics import median_interval, noise_floor
 
 TIME_KERNELS = Path(__file__).resolve().parent / "confined" / "time_kernels.py"
@@ -46,6 +50,8 @@ SLOWER_THAN_INCUMBENT = 1.03  # the design's bound; a larger noise floor widens 
 # Work larger than any L2 cache can't move faster than a copy; a little more is timing noise.
 ALARM_BYTES = 256 * 1024**2
 ALARM_OVER_COPY = 1.15
+# Axes other than rows and columns: small ones, what a linear layer sums over, and the rows of a table that labels index.
+SMALL_AXIS, REDUCED_AXIS, TABLE_AXIS = 4, 4096, 32768
 PASSES = ("forward", "backward", "full")
 
 
@@ -145,6 +151,19 @@ def _prediction(payload: BenchmarkPayload) -> Verdict:
     return verdict
 
 
+def _axes(target: KernelTarget) -> dict[str, Any]:
+    """Which axis has the columns, which one labels index, and the sizes of the rest of them."""
+    op, reduced = target.op, reduced_axes(target.op)
+    sizes = dict.fromkeys(
+        (axis for spec in op.tensors for axis in spec.shape if axis not in ROWS), SMALL_AXIS
+    )
+    sizes |= dict.fromkeys(reduced, REDUCED_AXIS)
+    if table := table_axis(op):
+        sizes[table] = TABLE_AXIS
+    sizes = {axis: lcm(size, target.multiples.get(axis, 1)) for axis, size in sizes.items()}
+    return {"columns": column_axis(op), "labels": label_axis(op), "sizes": sizes}
+
+
 def _time(
     job: Job, payload: BenchmarkPayload, on_progress: Callable[[Progress], None], python: Path
 ) -> tuple[Ended, Any]:
@@ -162,7 +181,8 @@ def _time(
         given, made = scratch / "given", scratch / "made"
         given.mkdir()
         made.mkdir()
-        (given / "job.json").write_text(payload.model_dump_json())
+        spec = payload.model_dump(mode="json") | {"axes": _axes(payload.target)}
+        (given / "job.json").write_text(json.dumps(spec))
         ended = run_confined(
             Child(
                 script=TIME_KERNELS,

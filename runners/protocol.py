@@ -210,7 +210,8 @@ class VerifyModelPayload(Record):
         default_factory=list, description='the only scenarios to run, "parity/class_float32"; all when empty'
     )
     stand_ins: bool = Field(
-        default=False, description="replays of history: stand in for names of other models that transformers dropped since"
+        default=False,
+        description="replays of history: stand in for names of other models that transformers dropped since",
     )
 
 
@@ -230,7 +231,13 @@ class InspectModelPayload(Record):
 
 
 Payload = Annotated[
-    AnalyzePayload | StylePayload | CorrectnessPayload | CompilePayload | BenchmarkPayload | VerifyModelPayload | InspectModelPayload,
+    AnalyzePayload
+    | StylePayload
+    | CorrectnessPayload
+    | CompilePayload
+    | BenchmarkPayload
+    | VerifyModelPayload
+    | InspectModelPayload,
     Field(discriminator="kind"),
 ]
 
@@ -287,7 +294,9 @@ class EmptyResult(Record):
     kind: Literal["none"] = "none"
 
 
-Result = Annotated[AnalyzeResult | StyleResult | InspectModelResult | EmptyResult, Field(discriminator="kind")]
+Result = Annotated[
+    AnalyzeResult | StyleResult | InspectModelResult | EmptyResult, Field(discriminator="kind")
+]
 
 
 class Status(StrEnum):

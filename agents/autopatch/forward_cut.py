@@ -45,6 +45,7 @@ class CutForward:
 
 def cut_forward(source: str, profile: ModelProfile) -> CutForward:
     """Cut the text of a forward. Raises Unpatchable."""
+    source = _with_logits_named(source, profile)
     node = ast.parse(source).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise Unpatchable(f"the forward of {profile.causal_class} is not a plain method")
@@ -82,6 +83,17 @@ def cut_forward(source: str, profile: ModelProfile) -> CutForward:
         after=texts[loss + 1 : -1],
         returned=last.value,
     )
+
+
+def _with_logits_named(source: str, profile: ModelProfile) -> str:
+    """The forward with `lm_logits = self.lm_head(...)` called `logits`, as Liger's pattern has it, where that name is free."""
+    head = re.search(
+        rf"^\s+(\w+) = self\.{re.escape(profile.forward.head_attribute)}\(", source, re.MULTILINE
+    )
+    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    if head is None or head[1] == "logits" or "logits" in names:
+        return source
+    return re.sub(rf"\b{head[1]}\b", "logits", source)
 
 
 def _texts(source: str, node: ast.FunctionDef, statements: list[ast.stmt]) -> list[str]:

@@ -273,8 +273,6 @@ def _if_present(attribute: str, base: str, line: str, optional: bool) -> str:
 def mlp_lines(plan: Plan, layout: Layout) -> dict[str, str]:
     """flag -> lines for the feed-forward of one layer. Layers of a hybrid model differ, so each place is looked for."""
     found: dict[str, str] = {}
-    roles = {mlp.role for mlp in plan.mlps}
-    mixed = "dense" in roles and "experts" in roles
     for mlp in sorted(plan.mlps, key=lambda m: m.role != "experts"):
         flag = mlp_flag(mlp)
         place = f"decoder_layer.{mlp.attribute}"
@@ -287,7 +285,7 @@ def mlp_lines(plan: Plan, layout: Layout) -> dict[str, str]:
             line = f"_patch_geglu_module({place})\n"
         else:
             line = f"_patch_swiglu_module({place}, {computing_class(mlp)})\n"
-        found[flag] = found.get(flag, "") + _placed(mlp, line, mixed, layout)
+        found[flag] = found.get(flag, "") + _placed(mlp, line, plan.mixed, layout)
     return found
 
 

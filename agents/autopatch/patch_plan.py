@@ -59,6 +59,7 @@ class Plan:
     takes_kwargs: bool
     rope: bool
     notes: tuple[str, ...] = field(default=())
+    mixed: bool = False  # some layers hold a dense feed-forward, others experts, patched or not
 
     def flag(self, name: str) -> Flag | None:
         return next((flag for flag in self.flags if flag.name == name), None)
@@ -76,6 +77,9 @@ class Plan:
 def patch_plan(profile: ModelProfile, layout: Layout) -> Plan:
     """The plan. What the checkout has no class for stays unpatched, with a note."""
     modeling = profile.modeling_module.rsplit(".", 1)[-1]
+    profile = profile.model_copy(
+        update={"norms": [_writable(norm, profile, layout) for norm in profile.norms]}
+    )
     norms = tuple(_norm_patch(norm, profile, layout) for norm in profile.norms if norm.patched)
     found = [_mlp_patch(mlp, layout) for mlp in profile.mlps if mlp.patched]
     mlps = tuple(mlp for mlp in found if mlp.patched)
@@ -91,6 +95,7 @@ def patch_plan(profile: ModelProfile, layout: Layout) -> Plan:
         norms=norms,
         mlps=mlps,
         takes_kwargs=bool(missing),
+        mixed={"dense", "experts"} <= {mlp.role for mlp in profile.mlps},
         rope=profile.rope.patched and profile.rope.function is not None,
         notes=(
             *_notes(profile),
@@ -148,6 +153,17 @@ def _norm_patch(norm: NormClass, profile: ModelProfile, layout: Layout) -> NormP
     if name in layout.classes:
         name += f"{(norm.casting_mode or 'llama').capitalize()}Cast"
     return NormPatch(norm, name, layout.module("rms_norm"), True, uses, "rms_norm")
+
+
+def _writable(norm: NormClass, profile: ModelProfile, layout: Layout) -> NormClass:
+    """The norm; unpatched when a class would have to be written for it whose constructor takes more than a size and an eps."""
+    if not norm.patched or not _norm_patch(norm, profile, layout).new_variant:
+        return norm
+    extra = [part.split(":")[0].split("=")[0].strip() for part in norm.constructor.split(",")[2:]]
+    if not extra:
+        return norm
+    why = f"this checkout has no class whose constructor takes {', '.join(extra)} as {norm.name} does"
+    return norm.model_copy(update={"patched": False, "why": why})
 
 
 def _same(variant: NormVariant, norm: NormClass) -> bool:

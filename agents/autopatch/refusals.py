@@ -100,6 +100,25 @@ def already_there(model_type: str, function_file: str = "") -> Refused:
     )
 
 
+def another_models_decoder(model_type: str, layer: str, file: str) -> Refused:
+    """The refusal for a model whose text decoder is built from another model's file."""
+    owner = file.split("/")[-2]
+    return Refused(
+        reason=f"The decoder of `{model_type}` is another model's: {layer} of {file}, which is patched as `{owner}`.",
+        where=file,
+        needed=f"The model type `{owner}`.",
+        suggestions=(f"/liger autopatch {owner}",),
+    )
+
+
+def another_head(model_type: str, head: str, distance: float) -> Refused:
+    """The refusal for a head that computes more than a linear layer: the fused loss would drop the rest."""
+    return Refused(
+        reason=f"The head of `{model_type}` is {head}, not a linear layer: Liger's fused loss lies {distance:.2g} from the model's own.",
+        needed="A head that is one matrix, with a bias at most.",
+    )
+
+
 def too_old(installed: str, needed: str) -> Refused:
     """The refusal when the runner's transformers is older than what the checkout asks for."""
     return Refused(

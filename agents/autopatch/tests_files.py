@@ -133,12 +133,11 @@ def _mlp_check(mlp: MlpClass, plan: Plan, layout: Layout, sign: str) -> str:
             f"            assert {negation}isinstance({place}.{mlp.activation_attribute}, LigerReLUSquared)\n"
         )
     line = f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({computing_class(mlp)}.forward)\n"
-    mixed = {"dense", "experts"} <= {other.role for other in plan.mlps}
     parent, _, last = mlp.attribute.rpartition(".")
     condition = ""
-    if mlp.role == "dense" and mixed:
+    if mlp.role == "dense" and plan.mixed:
         condition = f'not hasattr({place}, "experts")'
-    elif mlp.role != "dense" and parent and (mixed or mlp.role == "shared_expert"):
+    elif mlp.role != "dense" and parent and (plan.mixed or mlp.role == "shared_expert"):
         condition = f'hasattr(layer.{parent}, "{last}")'
     if mlp.role == "experts" and layout.v5_flag and mlp.liger_class == "LigerExperts":
         condition = (

@@ -23,6 +23,7 @@ from runners.protocol import InspectModelPayload, InspectModelResult, Job, Model
 __all__ = ["AnalysisFault", "Asked", "Refused", "ask", "profile_of", "understand"]
 
 DEADLINE_S = 180.0  # a profile takes ten seconds; a mixture of experts on a busy machine, ten times that
+LOSS_APART = 1e-4  # relative; the same loss in fp32 lies a hundred times nearer
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 NAME = re.compile(r"[A-Za-z][\w.-]*")
 ADD = re.compile(r"--add[ =]([\w,]+)")
@@ -125,6 +126,9 @@ def profile_of(
     present = {facts.model_type, facts.text_model_type} & set(facts.registered)
     if present and not asked.requested and not replay:
         return refusals.already_there(facts.model_type)
+    misfit = _misfit(facts)
+    if misfit is not None:
+        return misfit
     try:
         return compose(facts, asked.requested, base_sha)
     except (
@@ -132,6 +136,18 @@ def profile_of(
         ValidationError,
     ) as error:  # a source that isn't Python, a value outside the profile's words
         raise AnalysisFault(f"the facts about {facts.model_type} could not be read: {error}") from error
+
+
+def _misfit(facts: ModelFacts) -> Refused | None:
+    """The refusal of a model whose parts are not where a patch of it could reach them."""
+    layer = facts.sources.get(facts.layer_class)
+    if layer is not None and layer.file != facts.forward.file:
+        return refusals.another_models_decoder(facts.model_type, facts.layer_class, layer.file)
+    head = facts.head.head_class
+    found = [v for k, v in facts.head.liger_loss.items() if k != "model" and isinstance(v, int | float)]
+    if head not in (None, "Linear") and found and min(found) > LOSS_APART:
+        return refusals.another_head(facts.model_type, head, min(found))
+    return None
 
 
 def old_transformers(installed: str, requirements: str) -> Refused | None:

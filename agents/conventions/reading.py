@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Outline:
         return [found for found in self.imports if found.module == module and found.name]
 
 
+@lru_cache(maxsize=512)  # a run over many models reads the same checkout again and again
 def outline(source: str | None) -> Outline:
     """Outline of a file's text; empty for None and for text that is not Python of this version."""
     if not source:

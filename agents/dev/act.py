@@ -107,6 +107,7 @@ def write(profile: KernelProfile, derivation: Derivation, conventions: Conventio
             kernels=kernel_names(derivation, style),
             call_order=order,
             path=ops_path,
+            multiples={axis: m for axis, m in _multiples(profile).items() if m > 1},
             rtol={dtype: values["rtol"] for dtype, values in profile.tolerances.items() if "rtol" in values},
         ),
         tests=[test_path],
@@ -147,15 +148,18 @@ def _created(
     reference = reference_in_test(
         profile.op, f"Torch{stem}" if profile.op.kind == "module" else f"torch_{op}"
     )
-    multiples = axis_multiples(TracedOp.model_validate(profile.traced))
     return {
         conventions.path("ops", f"{op}.py"): print_module(derivation, style),
         conventions.path("transformers", f"{op}.py"): module_file(profile, signature, conventions),
         f"test/transformers/test_{op}.py": unit_test_file(
-            profile, signature, conventions, reference, multiples
+            profile, signature, conventions, reference, _multiples(profile)
         ),
         f"benchmark/scripts/benchmark_{op}.py": benchmark_file(profile, signature, conventions, reference),
     }
+
+
+def _multiples(profile: KernelProfile) -> dict[str, int]:
+    return axis_multiples(TracedOp.model_validate(profile.traced))
 
 
 def _edited(

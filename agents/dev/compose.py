@@ -17,6 +17,7 @@ from agents.profiles import KernelProfile, LearnableParam, ModuleParam, PlannedF
 from kernels.derivation import Derivation, Operand
 from kernels.op_spec import TensorSpec
 from kernels.traced import TracedOp
+from runners.sizes import logits_axis
 
 TIERS = {1: "element-wise", 2: "reduction", 3: "fused/complex"}
 SPILLING_REGISTERS = (
@@ -145,6 +146,15 @@ def _learnable(tensor: TensorSpec) -> LearnableParam:
 
 
 def _benchmark(derivation: Derivation) -> dict[str, Any]:
+    if logits_axis(derivation.op):
+        # Its memory grows with the tokens: what computing by chunks of them is for.
+        return {
+            "benchmark_variable": "BT",
+            "benchmark_x_label": "total tokens",
+            "benchmark_x_values_suggestion": [2**exponent for exponent in range(10, 14)],
+            "benchmark_providers": ["liger", "torch", "torch_compile"],
+            "benchmark_fixed_config": {"hidden_size": 4096, "dtype": "torch.bfloat16"},
+        }
     is_loss = any(tensor.dtype == "int64" for tensor in derivation.op.tensors)
     return {
         "benchmark_variable": "vocab_size" if is_loss else "hidden_size",

@@ -6,6 +6,7 @@ import re
 
 from agents.conventions import Conventions
 from agents.dev.naming import class_stem
+from agents.dev.roofline import predicted_speedup
 from agents.markdown import code, fence, plain, table
 from agents.profiles import KernelProfile
 from kernels.derivation import Derivation
@@ -55,8 +56,8 @@ def _summary(profile: KernelProfile) -> str:
     if profile.roofline:
         point = profile.roofline[0]
         lines.append(
-            f"- predicted at {plain(point.shape)}, an upper bound when memory-bound: {point.predicted_forward_speedup:.2f}x forward and "
-            f"{point.predicted_backward_speedup:.2f}x backward over eager, {point.predicted_memory_saving_pct:.1f}% less peak memory"
+            f"- predicted at {plain(point.shape)}, an upper bound when memory-bound: {predicted_speedup(point)}, "
+            f"{point.predicted_memory_saving_pct:.1f}% less peak memory"
         )
     return "\n".join(lines)
 

@@ -51,3 +51,19 @@ def _ms(n_bytes: int) -> float:
 
 def _ratio(eager: int, ours: int) -> float:
     return round(eager / ours, 2) if ours else 1.0
+
+
+def predicted_floor(at: Roofline) -> str:
+    """The shortest possible times in words."""
+    if at.backward_bytes:
+        return f"{at.forward_floor_ms:.3f} ms and {at.backward_floor_ms:.3f} ms"
+    return f"{at.forward_floor_ms:.3f} ms for both passes"
+
+
+def predicted_speedup(at: Roofline) -> str:
+    """The upper bound of the speed-up over eager, in words: by pass, or of both where the forward does the backward's work."""
+    if at.backward_bytes:
+        return f"{at.predicted_forward_speedup:.2f}x forward, {at.predicted_backward_speedup:.2f}x backward over eager"
+    # The forward has the gradient written: only both passes together can be compared with eager's.
+    both = _ratio(at.eager_forward_bytes + at.eager_backward_bytes, at.forward_bytes)
+    return f"{both:.2f}x forward + backward over eager (the forward writes the gradient too)"

@@ -12,7 +12,10 @@ from agents.profiles import KernelProfile
 from kernels.derivation import Operand
 from kernels.op_spec import ScalarSpec, TensorSpec
 from kernels.traced import TracedOp
+from runners.sizes import label_axis, logits_axis
 
+# A vocabulary is wider than a hidden size, and both are small in a test.
+LOGITS_A_COLUMN = 4
 _MULTIPLE = re.compile(r"(\d+)\s*\*\s*(\w+)")
 
 
@@ -27,6 +30,8 @@ class Signature:
     row_output: bool = False
     same_dtype: bool = False
     integer_output: bool = False
+    logits: str | None = None  # the axis that a linear layer of the op makes
+    labels: str | None = None  # the axis that integers index
 
     @classmethod
     def of(cls, profile: KernelProfile, order: Sequence[str], outputs: Sequence[Operand]) -> Signature:
@@ -58,6 +63,8 @@ class Signature:
             row_output=any(operand.role != "full" for operand in outputs),
             integer_output=any(operand.dtype in ("int64", "bool") for operand in outputs),
             same_dtype=all(operand.dtype == "same as input" for operand in outputs),
+            logits=logits_axis(op),
+            labels=label_axis(op),
         )
 
     @property
@@ -98,7 +105,11 @@ class Signature:
         named = [name for name in self.main.shape if name != "*"]
         if axis in named:
             return f"shape[{named.index(axis) - len(named)}]"
-        return "shape[-1]"
+        return f"{LOGITS_A_COLUMN} * shape[-1]" if axis == self.logits else "shape[-1]"
+
+    def is_projection(self, tensor: TensorSpec) -> bool:
+        """Whether a linear layer of the op has this weight: its values are scaled so that logits are of the size of inputs."""
+        return self.logits is not None and len(tensor.shape) == 2 and tensor.shape[0] == self.logits
 
     def shape_code(self, tensor: TensorSpec) -> str:
         """Code for a tensor's shape, e.g. "shape", "shape[-1]", "shape[:-1]"."""
@@ -123,8 +134,11 @@ class Signature:
         if tensor.dtype == "bool":
             return f"torch.rand({shape}, device=device) > 0.5"
         if tensor.dtype == "int64":
-            return f"torch.randint(0, shape[-1], {shape if shape.startswith(('shape[:', '(')) or shape == 'shape' else f'({shape},)'}, device=device)"
+            high = self.size(self.logits) if self.logits and self.labels == self.logits else "shape[-1]"
+            return f"torch.randint(0, {high}, {shape if shape.startswith(('shape[:', '(')) or shape == 'shape' else f'({shape},)'}, device=device)"
         value = f"torch.randn({shape}, device=device, dtype=dtype)"
+        if self.is_projection(tensor):
+            return f"{value} / {self.size(tensor.shape[-1])} ** 0.5"
         around = {"ones": "1 + 0.1 * ", "zeros": "0.1 * ", "half": "0.5 + 0.1 * "}
         # a weight stays near where it starts: one near zero that is divided by makes even float32 inaccurate
         return f"{around.get(tensor.init or '', '')}{value}" if tensor.learnable else value

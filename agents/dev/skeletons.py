@@ -44,7 +44,10 @@ def module_file(profile: KernelProfile, signature: Signature, conventions: Conve
         summary=docstring_text(profile.op.summary or profile.forward_computation),
         init_parameters=init,
         attributes=[*widths, *scalars],
-        parameters=[{"name": tensor.name, "initial": _initial(tensor)} for tensor in signature.parameters],
+        parameters=[
+            {"name": tensor.name, "initial": _initial(tensor, scaled=signature.is_projection(tensor))}
+            for tensor in signature.parameters
+        ],
         inputs=[tensor.name for tensor in signature.inputs],
         apply_arguments=[
             name if name in {tensor.name for tensor in signature.inputs} else f"self.{name}"
@@ -132,12 +135,13 @@ def _width_code(signature: Signature, name: str) -> str:
     return f"{name}={signature.size(axes[0])}"
 
 
-def _initial(tensor: TensorSpec) -> str:
+def _initial(tensor: TensorSpec, *, scaled: bool = False) -> str:
     sizes = [axis if axis.isdigit() else width_name(axis) for axis in tensor.shape]
     shape = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
     if tensor.init == "half":
         return f"torch.full(({', '.join(sizes)}{',' if len(sizes) == 1 else ''}), 0.5)"
-    return f"torch.{tensor.init or 'ones'}({shape})"
+    value = f"torch.{tensor.init or 'ones'}({shape})"
+    return f"{value} / {sizes[-1]} ** 0.5" if scaled and tensor.init == "randn" else value
 
 
 def docstring_text(text: str) -> str:

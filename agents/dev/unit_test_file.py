@@ -23,6 +23,9 @@ RANKED = {
     4: ((2, 4, 8, 32), (3, 2, 5, 18), (2, 8, 2, 64)),
     5: ((2, 3, 4, 8, 16), (3, 2, 5, 7, 10)),
 }
+# Behind a linear layer every row costs a whole vocabulary: small sizes, and more rows than one chunk of them has.
+LINEAR_ROWS = ((2, 24, 64), (1, 1, 33), (3, 7, 96))
+LINEAR_RANKED = ((48, 64), (7, 33), (33, 96))
 # Of a profile that states none: the kernel rounds once to 8 bits, twice where the reference has a cast of its own.
 TOLERANCES = {"float32": {"atol": 1e-5, "rtol": 1e-5}, "bfloat16": {"atol": 2e-2, "rtol": 2e-2}}
 
@@ -102,7 +105,10 @@ def _shapes(rows: Sequence[tuple[int, ...]], signature: Signature, multiples: Ma
     """`rows` for an op over the last axis of any tensor, else shapes of the rank that it names; sizes that the op accepts."""
     axes = signature.main.shape
     named = [axis for axis in axes if axis != "*"]
-    shapes = rows if axes[0] == "*" and len(named) == 1 else RANKED[len(axes)][: len(rows)]
+    if signature.logits:
+        shapes = LINEAR_ROWS if axes[0] == "*" else LINEAR_RANKED
+    else:
+        shapes = rows if axes[0] == "*" and len(named) == 1 else RANKED[len(axes)][: len(rows)]
     fitting = []
     for shape in shapes:
         free = shape[: len(shape) - len(named)]

@@ -20,11 +20,13 @@ from agents.dev.check_result import (
 )
 from agents.dev.measurement_tables import measurement_tables
 from agents.dev.repair import repair
+from agents.dev.roofline import predicted_floor, predicted_speedup
 from agents.dev.signature import axis_multiples
 from agents.markdown import code, cut, fence, plain, table, visible
 from agents.profiles import KernelProfile
 from kernels.derive import derive
 from kernels.traced import TracedOp
+from runners.products import has_product
 from runners.protocol import (
     BenchmarkPayload,
     CompilePayload,
@@ -36,6 +38,7 @@ from runners.protocol import (
     StylePayload,
     Verdict,
 )
+from runners.sizes import column_axis
 
 __all__ = ["CheckResult", "judge", "plan", "repair"]
 
@@ -55,7 +58,7 @@ def plan(
     shapes and values, so the candidate's author must not know it.
     """
     traced = TracedOp.model_validate(profile.traced)
-    multiple = axis_multiples(traced).get("n_cols", 1)
+    multiple = axis_multiples(traced).get(column_axis(traced.op) or "", 1)
     widths = [
         -(-width // multiple) * multiple
         for width in CompilePayload.model_fields["n_cols"].get_default(call_default_factory=True)
@@ -64,7 +67,12 @@ def plan(
     target = candidate.target
     judged = {path: text for path, text in candidate.files.items() if path not in candidate.unclean_before}
     return {
-        Gate.style: StylePayload(checkout=checkout, files=judged, ruff=candidate.ruff),
+        Gate.style: StylePayload(
+            checkout=checkout,
+            files=judged,
+            ruff=candidate.ruff,
+            products=[target.path] if target and has_product(target.op.source) else [],
+        ),
         Gate.correctness: CorrectnessPayload(
             checkout=checkout,
             sha=sha,
@@ -175,8 +183,8 @@ def _predicted(gate: Gate, verdicts: Sequence[Verdict], profile: KernelProfile |
         [
             plain(at.shape),
             f"{at.forward_bytes / 1e6:,.0f} / {at.backward_bytes / 1e6:,.0f} MB",
-            f"{at.forward_floor_ms:g} / {at.backward_floor_ms:g} ms",
-            f"{at.predicted_forward_speedup:.2f}x / {at.predicted_backward_speedup:.2f}x",
+            predicted_floor(at),
+            predicted_speedup(at),
             f"{at.predicted_memory_saving_pct:.1f}%",
         ]
         for at in profile.roofline
@@ -185,8 +193,8 @@ def _predicted(gate: Gate, verdicts: Sequence[Verdict], profile: KernelProfile |
         return ""
     at = profile.roofline[0]
     header = [
-        "predicted, forward / backward",
-        "bytes moved",
+        "predicted at",
+        "bytes moved, forward / backward",
         "floor",
         "over eager, at most",
         "less peak memory",

@@ -1,14 +1,15 @@
-"""Why an op can't be derived, for people."""
+"""Why a command came to no profile, for people."""
 
 from __future__ import annotations
 
 from agents.dev.refused import Refused
 from agents.markdown import code, plain
+from app.comments.wording import wording
 
 
-def refusal(refused: Refused) -> str:
-    """Why an op can't become a profile, and what to do instead."""
-    lines = [f"**This op can't be derived**: {clause(refused.reason)}."]
+def refusal(refused: Refused, verb: str = "dev") -> str:
+    """Why an op or a model can't become a profile, and what to do instead."""
+    lines = [f"**{wording(verb).cannot}**: {clause(refused.reason)}."]
     if refused.node:
         lines.append(f"- operation: {code(refused.node)}")
     if refused.where:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from agents.dev.refused import Refused
 from agents.markdown import code, cut, plain, table
-from app.commands import USAGE, Mistake, Verb
+from app.commands import Mistake
 from app.comments.limits import MAX_BODY_CHARS, WRITERS_WORDS
 from app.comments.refusals import clause, refusal
 from app.policy import MARKER_PREFIX
+from app.verbs import USAGE, Verb
 
 
 def reply_marker(comment_id: int) -> str:
@@ -26,9 +27,9 @@ def _reply(login: str, text: str) -> str:
     return f"@{login} {text}"
 
 
-def refused(login: str, one: Refused) -> str:
-    """An op that can't even be looked for."""
-    return _reply(login, refusal(one))
+def refused(login: str, one: Refused, verb: str = "dev") -> str:
+    """An op or a model that can't even be looked for."""
+    return _reply(login, refusal(one, verb))
 
 
 def mistake(login: str, one: Mistake) -> str:
@@ -96,7 +97,7 @@ def second_person(login: str) -> str:
     """An approval by the requester where a second person is asked for."""
     return _reply(
         login,
-        f"you asked for this kernel, and here the approval is a second person's: {WRITERS_WORDS} can comment `/liger approve`.",
+        f"you asked for this, and here the approval is a second person's: {WRITERS_WORDS} can comment `/liger approve`.",
     )
 
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from agents.command_agent import AnyProfile
 from agents.dev.refused import Refused
 from agents.markdown import code, cut, plain, table
-from agents.profiles import KernelProfile
 from app.comments.limits import MAX_BODY_CHARS, WRITERS_WORDS
 from app.comments.profile import profile_markdown
 from app.comments.refusals import clause, refusal
+from app.comments.wording import Wording, wording
 from app.policy import MARKER_PREFIX
 from app.states import Stage, State
 
@@ -25,17 +26,10 @@ _ICONS = {
     "action_required": "⚠️",
     None: "⏳",
 }
-_STAGE_WORDS = {
-    Stage.understand: "Understand: read the reference, decide, write the profile",
-    Stage.act: "Act: write kernels, tests and benchmark on a branch, open a draft pull request",
-    Stage.verify: "Verify: style, correctness, compile, benchmark",
-}
 _HEADLINES = {
     State.received: "received",
-    State.understanding: "reading the reference",
     State.awaiting_approval: "waiting for your decision",
     State.revising: "revising the profile",
-    State.acting: "writing the kernel",
     State.verifying: "verifying",
     State.repairing: "repairing",
     State.in_review: "ready for review",
@@ -78,7 +72,7 @@ class StatusView:
     state: State
     page_url: str
     stages: Sequence[StageLine] = ()
-    profile: KernelProfile | None = None
+    profile: AnyProfile | None = None
     expires: datetime | None = None
     approved_by: str | None = None
     requester_may_approve: bool = True
@@ -86,6 +80,11 @@ class StatusView:
     gates: Sequence[GateLine] = field(default_factory=tuple)
     failure: dict[str, object] | None = None
     ended_by: str = ""
+    verb: str = "dev"
+
+    @property
+    def wording(self) -> Wording:
+        return wording(self.verb)
 
 
 def marker(request_id: str) -> str:
@@ -103,7 +102,7 @@ def status_markdown(view: StatusView) -> str:
     parts = [
         marker(view.request_id),
         f"### {code(view.command)}: {_headline(view)}",
-        "\n".join(_stage_line(one) for one in view.stages),
+        "\n".join(_stage_line(one, view.wording) for one in view.stages),
         _next_step(view),
         _gates(view),
         profile_markdown(view.profile, view.page_url) if view.profile else "",
@@ -116,8 +115,9 @@ def status_markdown(view: StatusView) -> str:
 
 def _headline(view: StatusView) -> str:
     if view.state is State.rejected and view.failure:
-        return "can't be derived"
-    return _HEADLINES[view.state]
+        return view.wording.refused
+    own = {State.understanding: view.wording.reading, State.acting: view.wording.writing}
+    return own.get(view.state) or _HEADLINES[view.state]
 
 
 def _within(text: str, limit: int) -> str:
@@ -128,12 +128,17 @@ def _within(text: str, limit: int) -> str:
     return text + "\n\n</details>" * (text.count("<details>") - text.count("</details>"))
 
 
-def _stage_line(one: StageLine) -> str:
+def _stage_line(one: StageLine, words: Wording) -> str:
     box = "x" if one.done else " "
     took = f" ({one.elapsed_s:.1f} s)" if one.elapsed_s is not None else ""
     sign = " ⏳" if one.running else ""
     note = f"<br>{plain(one.note)}" if one.note else ""
-    return f"- [{box}] {_STAGE_WORDS[one.stage]}{took}{sign}{note}"
+    does = {
+        Stage.understand: f"Understand: {words.understand}",
+        Stage.act: f"Act: {words.act}",
+        Stage.verify: "Verify: style, correctness, compile, benchmark",
+    }[one.stage]
+    return f"- [{box}] {does}{took}{sign}{note}"
 
 
 def _next_step(view: StatusView) -> str:
@@ -185,7 +190,7 @@ def _next_step(view: StatusView) -> str:
 def _failure(view: StatusView) -> str:
     failure = view.failure or {}
     if failure.get("kind") == "refused":
-        return refusal(Refused.model_validate(failure["refused"]))
+        return refusal(Refused.model_validate(failure["refused"]), view.verb)
     reason = clause(str(failure.get("reason", "")))
     if failure.get("kind") == "mistake":
         return f"This can't go on: {reason}. `/liger retry` tries again once that is changed."

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from agents.candidate import Candidate
-from agents.dev.act import act
-from agents.profiles import KernelProfile
+from agents.command_agent import AnyCandidate, AnyProfile, read_profile
+from agents.registry import agent_of
 from app.comments.pull import pull_footer, pull_text
 from app.github import GitHubError
 from app.policy import branch_name
 from app.ports import Ports
 from app.repository import Identity
-from app.stages.target import base_tree
+from app.stages.target import place
 from app.states import State
-from app.tables import Request
+from app.tables import Request, StoredCandidate
 
 LABEL = "liger-bot"
 
@@ -30,22 +29,27 @@ async def begin(ports: Ports, request_id: str) -> None:
     await ports.status.put(request_id)
 
 
-def approved_profile(ports: Ports, request: Request) -> KernelProfile:
+def approved_profile(ports: Ports, request: Request) -> AnyProfile:
     """The request's profile. Raises NotApprovedError unless an approval is stored for exactly this one."""
     stored = ports.store.profile(request.id)
     if stored is None:
         raise NotApprovedError(f"request {request.id} has no profile")
-    profile = KernelProfile.model_validate(stored.body)
+    profile = read_profile(stored.body)
     if profile.sha256() != stored.sha256 or ports.store.approval(request.id, stored.sha256) is None:
         raise NotApprovedError(f"profile {stored.sha256[:12]} of request {request.id} is not approved")
     return profile
 
 
+def candidate_of(request: Request, stored: StoredCandidate) -> AnyCandidate:
+    """A stored candidate as its command's agent made it."""
+    return agent_of(request.verb).candidate_type.model_validate(stored.body)
+
+
 async def write(ports: Ports, request_id: str) -> None:
     """Write the candidate and keep it."""
     request = ports.store.request(request_id)
-    tree = await base_tree(ports, request)
-    candidate = await act(approved_profile(ports, request), tree, ports.bench, checkout=str(tree.root))
+    profile = approved_profile(ports, request)
+    candidate = await agent_of(request.verb).act(profile, await place(ports, request))
     ports.store.save_candidate(request_id, request.attempt, 0, candidate)
 
 
@@ -55,11 +59,10 @@ async def push(ports: Ports, request_id: str) -> str:
     stored = ports.store.candidate(request_id)
     if stored is None:
         raise LookupError(f"request {request_id} has no candidate")
-    candidate = Candidate.model_validate(stored.body)
+    candidate = candidate_of(request, stored)
     profile = approved_profile(ports, request)
-    branch = (
-        request.branch if stored.round else branch_name(profile.operation_name, request_id, stored.attempt)
-    )
+    subject = agent_of(request.verb).subject(profile)
+    branch = request.branch if stored.round else branch_name(subject, request_id, stored.attempt)
     # a repair goes on top of what is there; pushed before, it is what is there, and committing it changes nothing
     parent = request.head_sha if stored.round else request.base_sha
     target = ports.target(request.repository)
@@ -86,7 +89,7 @@ async def open_pull(ports: Ports, request_id: str) -> int:
     stored, profile = ports.store.candidate(request_id), ports.store.profile(request_id)
     if stored is None or profile is None:
         raise LookupError(f"request {request_id} has no candidate")
-    candidate = Candidate.model_validate(stored.body)
+    candidate = candidate_of(request, stored)
     approval = ports.store.approval(request_id, profile.sha256)
     footer = pull_footer(
         request.requester,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from agents.command_agent import Place
+from agents.ports import OnProgress
 from app.checkout import CheckoutTree
 from app.ports import Ports
 from app.tables import Request
@@ -34,6 +36,17 @@ async def checkout(ports: Ports, request: Request, sha: str) -> Path:
     return await asyncio.to_thread(target.checkout, sha)
 
 
-async def base_tree(ports: Ports, request: Request) -> CheckoutTree:
-    """The checkout that the profile was made for."""
-    return CheckoutTree(await checkout(ports, request, request.base_sha))
+async def place(
+    ports: Ports, request: Request, sha: str = "", on_progress: OnProgress | None = None
+) -> Place:
+    """Where the request's agent works: the checkout of `sha`, or else of the commit that the profile is made for."""
+    root = await checkout(ports, request, sha or request.base_sha)
+    return Place(
+        tree=CheckoutTree(root),
+        checkout=str(root),
+        bench=ports.bench,
+        model=ports.model,
+        base_sha=request.base_sha,
+        host=ports.web_host,
+        on_progress=on_progress,
+    )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents.command_agent import AnyProfile, read_profile
 from agents.dev.github_url import FetchedReference, GitHubUrl
-from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
-from agents.dev.revise import revise
-from agents.dev.understand import understand
 from agents.ports import ModelError
-from agents.profiles import KernelProfile
+from agents.registry import agent_of
 from app.comments import replies
 from app.github import ForbiddenError, NotFoundError, RejectedError
 from app.ports import Ports
 from app.replies import answer
 from app.stages.progress import on_progress
-from app.stages.target import base_tree
+from app.stages.target import place
 from app.states import Stage, State
 from app.tables import Request
 
@@ -41,26 +39,19 @@ async def decide(ports: Ports, request_id: str) -> dict[str, Any] | None:
     return None
 
 
-async def _understood(ports: Ports, request: Request) -> KernelProfile | Refused:
+async def _understood(ports: Ports, request: Request) -> AnyProfile | Refused:
+    agent = agent_of(request.verb)
+    wanted = agent.wanted(request.op_text, request.block, ports.web_host)
+    if isinstance(wanted, Refused):
+        return wanted
     fetched = None
-    found = classify(request.op_text, request.block, host=ports.web_host)
-    if isinstance(found, OpInput) and found.url is not None:
-        answer = await _fetch(ports, request, found.url)
-        if isinstance(answer, Refused):
-            return answer
-        fetched = answer
+    if wanted.url is not None:
+        fetched = await _fetch(ports, request, wanted.url)
+        if isinstance(fetched, Refused):
+            return fetched
+    here = await place(ports, request, on_progress=on_progress(ports, request.id))
     try:
-        return await understand(
-            request.op_text,
-            request.block,
-            await base_tree(ports, request),
-            ports.bench,
-            ports.model,
-            fetched,
-            request.base_sha,
-            on_progress(ports, request.id),
-            host=ports.web_host,
-        )
+        return await agent.understand(request.op_text, request.block, here, fetched)
     except ModelError as error:
         return Refused(
             reason=f"The language model could not be used: {error}",
@@ -87,9 +78,9 @@ async def _revise(ports: Ports, request: Request) -> None:
     before = ports.store.profile(request.id)
     if before is None:
         raise LookupError(f"request {request.id} has no profile to revise")
-    profile = KernelProfile.model_validate(before.body)
-    tree = await base_tree(ports, request)
-    outcome = await revise(profile, request.changes or {}, tree, ports.bench, on_progress(ports, request.id))
+    profile = read_profile(before.body)
+    here = await place(ports, request, on_progress=on_progress(ports, request.id))
+    outcome = await agent_of(request.verb).revise(profile, request.changes or {}, here)
     if isinstance(outcome, Refused):
         text = replies.revise_mistake(request.changed_by or request.requester, outcome)
         await answer(ports.repository(request), request.issue_number, request.followed_comment_id or 0, text)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from agents.candidate import Candidate
-from agents.dev import verify
-from agents.dev.repair import repair as propose
+from agents.command_agent import AnyCandidate, AnyProfile, nothing_to_judge
+from agents.dev.check_result import CheckResult
 from agents.ports import ModelError
-from agents.profiles import KernelProfile
+from agents.registry import agent_of
 from app.check_runs import finished_check, running_check
 from app.github import GitHubError
 from app.ports import Ports
-from app.stages.act import approved_profile
+from app.stages.act import approved_profile, candidate_of
 from app.stages.progress import on_progress
-from app.stages.target import checkout
+from app.stages.target import checkout, place
 from app.states import State
 from app.store import now
 from app.tables import Request, StoredCandidate, StoredJob
@@ -66,11 +65,15 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
 
     path = await checkout(ports, request, stored.head_sha)
     seed = int(nonce[:8], 16)  # unknown to whoever wrote the candidate
-    payload = verify.plan(profile, candidate, str(path), stored.head_sha, seed)[Gate(gate)]
-    job = Job(id=job_id, nonce=nonce, deadline_s=ports.settings.job_deadline_seconds, payload=payload)
-    report = await ports.bench.run(job, on_progress(ports, request_id, gate))
-
-    result = verify.judge(Gate(gate), report, profile)
+    agent = agent_of(request.verb)
+    payload = agent.plan(profile, candidate, str(path), stored.head_sha, seed).get(Gate(gate))
+    report = None
+    if payload is None:
+        result: CheckResult = nothing_to_judge(Gate(gate), agent.without_job)
+    else:
+        job = Job(id=job_id, nonce=nonce, deadline_s=ports.settings.job_deadline_seconds, payload=payload)
+        report = await ports.bench.run(job, on_progress(ports, request_id, gate))
+        result = agent.judge(Gate(gate), report, profile)
     await repository.put_check(
         stored.head_sha, finished_check(result, job_id, ports.page_url(request_id)), check_id
     )
@@ -79,7 +82,7 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
         state="done",
         conclusion=result.conclusion,
         title=result.title,
-        report=report.model_dump(mode="json"),
+        report=report.model_dump(mode="json") if report else None,
         finished_at=now(),
     )
     ports.store.note(request_id, "gate", f"{gate}: {result.conclusion}: {result.title}")
@@ -87,11 +90,11 @@ async def run_gate(ports: Ports, request_id: str, gate: str) -> str:
     return result.conclusion
 
 
-def _candidate(ports: Ports, request: Request) -> tuple[StoredCandidate, Candidate, KernelProfile]:
+def _candidate(ports: Ports, request: Request) -> tuple[StoredCandidate, AnyCandidate, AnyProfile]:
     stored = ports.store.candidate(request.id, pushed=True)
     if stored is None:
         raise LookupError(f"request {request.id} has no pushed candidate")
-    return stored, Candidate.model_validate(stored.body), approved_profile(ports, request)
+    return stored, candidate_of(request, stored), approved_profile(ports, request)
 
 
 async def repair(ports: Ports, request_id: str, round_: int) -> bool:
@@ -100,11 +103,9 @@ async def repair(ports: Ports, request_id: str, round_: int) -> bool:
     _, candidate, profile = _candidate(ports, request)
     jobs = ports.store.jobs(request_id, request.attempt, round_ - 1)
     reports = {Gate(job.gate): Report.model_validate(job.report) for job in jobs if job.report}
-    path = await checkout(ports, request, request.head_sha)
+    here = await place(ports, request, request.head_sha)
     try:
-        repaired = await propose(
-            profile, candidate, reports, ports.bench, ports.model, attempt=round_, checkout=str(path)
-        )
+        repaired = await agent_of(request.verb).repair(profile, candidate, reports, here, round_)
     except ModelError as error:
         ports.store.note(request_id, "error", f"the model could not be asked for a repair: {error}")
         return False

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from agents.profiles import KernelProfile
+from agents.command_agent import AnyProfile
 from app.states import State
 from app.store.sessions import Sessions, add_event, now
 from app.tables import Approval, Profile, Request
@@ -16,7 +16,7 @@ from app.tables import Approval, Profile, Request
 class Profiles(Sessions):
     """Profiles and approvals."""
 
-    def save_profile(self, identifier: str, attempt: int, profile: KernelProfile) -> Profile:
+    def save_profile(self, identifier: str, attempt: int, profile: AnyProfile) -> Profile:
         with self._session() as session:
             stored = Profile(
                 request_id=identifier,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from agents.candidate import Candidate
+from agents.command_agent import AnyCandidate
 from app.store.sessions import Sessions, now
 from app.tables import StoredCandidate, StoredJob
 
@@ -14,7 +14,7 @@ from app.tables import StoredCandidate, StoredJob
 class Verification(Sessions):
     """Candidates and jobs."""
 
-    def save_candidate(self, identifier: str, attempt: int, round_: int, candidate: Candidate) -> None:
+    def save_candidate(self, identifier: str, attempt: int, round_: int, candidate: AnyCandidate) -> None:
         with self._session() as session:
             body = candidate.model_dump(mode="json")
             session.merge(

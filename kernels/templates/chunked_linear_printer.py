@@ -7,6 +7,7 @@ from kernels.derivation import ChunkedLoss, Derivation
 from kernels.module_style import ModuleStyle
 from kernels.passes.names import stem
 from kernels.printer import assemble, printed_steps
+from kernels.row_program import Load, Map
 from kernels.wrapper_printer import WrapperPrinter
 
 INDENT = "    "
@@ -59,6 +60,11 @@ class _Text:
         ]
         lines += [f"{d} = {self._allocated(n)} if has_gradients else None" for n, d in self.gradients.items()]
         lines += ["for start in range(0, max(n_rows, 1), chunk_rows):", *(INDENT + x for x in self._chunk())]
+        if self._is_mean():
+            lines += [
+                "if n_rows == 0:",
+                f'{INDENT}Y = torch.full_like(Y, float("nan"))  # the mean of nothing',
+            ]
         result = f"Y.to({self.main}.dtype)" if self.chunks.rounds else "Y"
         if self.gradients:
             rounded = [INDENT + x for n, d in self.gradients.items() if (x := self._rounded(n, d))]
@@ -81,6 +87,19 @@ class _Text:
                 else f"{name} = {text}"
             )
         return lines
+
+    def _is_mean(self) -> bool:
+        """Whether every row's part is divided by a number of rows: without rows no kernel divides by its 0."""
+        numbers = {name for name, text in self.chunks.totals.items() if text == "n_rows"}
+        program = self.chunks.loss.forward
+        for part in program.accumulates:
+            node = program.nodes[part.value]
+            while isinstance(node, Map) and node.fn in ("div", "mul", "neg"):
+                divisor = program.nodes[node.args[-1]]
+                if node.fn == "div" and isinstance(divisor, Load) and divisor.tensor in numbers:
+                    return True
+                node = program.nodes[node.args[0]]
+        return False
 
     def _allocated(self, name: str) -> str:
         linears = self.chunks.linears

@@ -12,9 +12,12 @@ from functools import partial
 from runners.checks.family import Family
 from runners.gauntlet.builder import Builder
 from runners.gauntlet.case import Case
+from runners.products import has_product
 
 
 def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
+    if has_product(builder.op.source):
+        return  # torch rounds a product where no cast is written: what would be compared bit for bit is its rounding
     for dtype in ("bfloat16", "float16"):
         yield partial(builder.case, "casts", dtype, rows=(8,), cols=256, dtype=dtype, backward=False)
 

@@ -30,4 +30,4 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
         yield partial(ones, "dtypes", f"{dtype}, an incoming gradient of ones")
 
 
-FAMILY = Family("dtypes", "fp32, bf16 and fp16 against the truth", cases)
+FAMILY = Family("dtypes", "fp32, bf16 and fp16 against the truth", cases, essential=True)

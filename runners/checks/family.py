@@ -29,7 +29,8 @@ class Family:
     """One family of the gauntlet.
 
     cases: what it runs · inspect: problems seen over its own cases · inspect_all: problems seen over every case of the
-    gauntlet · numbers: what its cases' results are held to · needs_gpu: skipped, saying so, without one.
+    gauntlet · numbers: what its cases' results are held to · needs_gpu: skipped, saying so, without one · essential: flagged
+    where no case can be run.
     """
 
     name: str
@@ -40,4 +41,5 @@ class Family:
     numbers: Literal["truth", "casts", "none"] = "truth"
     needs_gpu: bool = False
     hard: bool = True
+    essential: bool = False  # without a case of it a candidate was not judged: a person must look
     nothing_to_test: str = "this op has nothing of the kind"

@@ -29,4 +29,4 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
         )
 
 
-FAMILY = Family("held_out", "shapes and values from a held-out seed", cases)
+FAMILY = Family("held_out", "shapes and values from a held-out seed", cases, essential=True)

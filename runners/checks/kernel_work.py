@@ -7,7 +7,6 @@ partial sums; it may not compute on full tensors.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
@@ -15,6 +14,7 @@ from math import prod
 from runners.checks.family import Family, Judged
 from runners.gauntlet.builder import Builder
 from runners.gauntlet.case import Case, Options
+from runners.products import has_product
 
 # What a host wrapper legitimately does on full-size tensors. Everything else on as many elements as the op has is work.
 HOST_OPERATIONS = frozenset(
@@ -25,12 +25,14 @@ HOST_OPERATIONS = frozenset(
 )
 
 
-# What is left to torch around a reference's matrix products; exp, log and sums over a row stay the kernels' work.
-PRODUCT_OPERATIONS = frozenset({"mm", "addmm", "add", "add_", "mul"})
+# What is left to torch around a reference's matrix products: adding them up, and a number that is multiplied in. All else is
+# the kernels' work at any size, because a chunk of rows may be smaller than the weight.
+PRODUCT_OPERATIONS = frozenset({"mm", "addmm", "add", "add_", "sum"})
+BY_A_NUMBER = frozenset({"mul", "mul_", "div", "div_"})
 
 
 def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
-    options = Options(record_aten=True, products=_has_product(builder.op.source))
+    options = Options(record_aten=True, products=has_product(builder.op.source))
     yield partial(builder.case, "kernel_work", "recorded", rows=(5, 3), cols=200, options=options)
     yield partial(builder.case, "kernel_work", "ghost", rows=(5, 3), cols=200, options=Options(ghost=True))
 
@@ -50,24 +52,26 @@ def _recorded(each: Judged, run: dict) -> list[str]:
     if not run["launches_forward"]:
         problems.append("the forward launches none of its kernels")
     # No demand that the backward launches one: a loss whose gradient was computed in the forward only scales it there.
-    full = max((prod(placed.shape) for placed in each.case.tensors), default=0)
-    allowed = HOST_OPERATIONS | (PRODUCT_OPERATIONS if each.case.options.products else frozenset())
+    products = each.case.options.products
+    full = 2 if products else max((prod(placed.shape) for placed in each.case.tensors), default=0)
     computed = sorted(
-        {name for name, numel in run["operations"] if numel >= full and _operation(name) not in allowed}
+        {
+            name
+            for name, numel, least in run["operations"]
+            if numel >= full and not _allowed(_operation(name), least, products=products)
+        }
     )
     if computed:
-        problems.append(f"torch computes on full tensors: {', '.join(computed)}")
+        tensors = "more than a number" if products else "full tensors"
+        problems.append(f"torch computes on {tensors}: {', '.join(computed)}")
     return problems
 
 
-def _has_product(source: str) -> bool:
-    """Whether a reference multiplies matrices, by its text."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            return True
-        if isinstance(node, ast.Attribute) and node.attr in {"linear", "matmul", "mm", "addmm"}:
-            return True
-    return False
+def _allowed(operation: str, least: int, *, products: bool) -> bool:
+    """`least`: elements of the smallest of several operands, 1 where a Python number is one."""
+    if operation in HOST_OPERATIONS:
+        return True
+    return products and (operation in PRODUCT_OPERATIONS or (operation in BY_A_NUMBER and least == 1))
 
 
 def _operation(name: str) -> str:
@@ -75,5 +79,10 @@ def _operation(name: str) -> str:
 
 
 FAMILY = Family(
-    "kernel_work", "the work is done by the candidate's kernels", cases, inspect=inspect, numbers="none"
+    "kernel_work",
+    "the work is done by the candidate's kernels",
+    cases,
+    inspect=inspect,
+    numbers="none",
+    essential=True,
 )

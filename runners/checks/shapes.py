@@ -34,4 +34,4 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
         yield partial(builder.case, "shapes", name, rows=rows, cols=cols)
 
 
-FAMILY = Family("shapes", "odd, single, wide and empty shapes", cases)
+FAMILY = Family("shapes", "odd, single, wide and empty shapes", cases, essential=True)

@@ -34,7 +34,7 @@ def check_style(job: Job, payload: StylePayload, on_progress: Callable[[Progress
         on_progress(Progress(job_id=job.id, done=done, total=3, note=note))
 
     progress(0, "reading what the kernels do")
-    report.verdicts += check_static(payload.files)
+    report.verdicts += check_static(payload.files, payload.products)
     python = sorted(name for name in payload.files if name.endswith(".py"))
     ruff = find_ruff()
     if ruff is None:

@@ -93,7 +93,9 @@ def make_watcher(torch: Any) -> Any:
             super().__init__()
             self.poison_sign = poison_sign
             self.guards: list[tuple[Any, int, Any]] = []
-            self.operations: list[list[Any]] = []
+            self.operations: list[
+                list[Any]
+            ] = []  # name, elements of the result, of the smallest of several operands
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
@@ -109,7 +111,8 @@ def make_watcher(torch: Any) -> Any:
                 for r in (result if isinstance(result, tuple | list) else [result])
                 if isinstance(r, torch.Tensor)
             ]
-            self.operations.append([str(func), max(sizes, default=0)])
+            given = [a.numel() for a in args if isinstance(a, torch.Tensor)]
+            self.operations.append([str(func), max(sizes, default=0), min(given) if len(given) > 1 else 1])
             return result
 
         def guarded(self, result: Any) -> Any:

@@ -125,14 +125,16 @@ class Recorder:
 def record(job: dict[str, Any], cases: list[dict[str, Any]]) -> list[Recorded]:
     """Run the candidate's host code, forward and backward, on each case; return the distinct launches."""
     recorder = Recorder()
-    if not torch.cuda.is_available():
+    amd = torch.version.hip is not None
+    if amd or not torch.cuda.is_available():
+        # An H100's or an MI300X's, so that host code that asks launches as it would there.
         properties = types.SimpleNamespace(
-            multi_processor_count=132,
+            multi_processor_count=304 if amd else 132,
             name="offline",
             major=9,
-            minor=0,
-            total_memory=80 * 1024**3,
-            warp_size=32,
+            minor=4 if amd else 0,
+            total_memory=(192 if amd else 80) * 1024**3,
+            warp_size=64 if amd else 32,
         )
         torch.cuda.get_device_properties = lambda *_args, **_kwargs: properties
     function = getattr(importlib.import_module(job["module"]), job["function_class"])

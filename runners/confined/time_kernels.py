@@ -39,13 +39,20 @@ WARM_UP = 3
 class Inputs:
     """One set of tensors for a call, with the gradient that comes in."""
 
-    def __init__(self, specs: list[dict[str, Any]], shape: tuple[int, int], dtype: torch.dtype) -> None:
+    def __init__(
+        self, specs: list[dict[str, Any]], shape: tuple[int, int], dtype: torch.dtype, axes: dict[str, Any]
+    ) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
         n_rows, n_cols = shape
+        sizes = {**axes["sizes"], "*": n_rows, "n_rows": n_rows}
+        if axes["columns"]:
+            sizes[axes["columns"]] = n_cols
+        labels = sizes.get(axes["labels"], n_cols)
         for spec in specs:
-            size = [n_rows if axis == "*" else n_cols if axis == "n_cols" else 4 for axis in spec["shape"]]
+            size = [sizes[axis] for axis in spec["shape"]]
+            size += [n_cols] if "*" in spec["shape"] and not axes["columns"] else []
             if spec["dtype"] == "int64":
-                self.tensors[spec["name"]] = torch.randint(0, n_cols, size, device="cuda")
+                self.tensors[spec["name"]] = torch.randint(0, labels, size, device="cuda")
             elif spec["dtype"] == "bool":
                 self.tensors[spec["name"]] = torch.rand(size, device="cuda") < 0.5
             else:
@@ -210,7 +217,8 @@ class Bench:
         self.problems: list[str] = []
 
     def point(self, shape: tuple[int, int], dtype_name: str) -> list[dict[str, Any]]:
-        inputs = [Inputs(self.op["tensors"], shape, getattr(torch, dtype_name)) for _ in range(BUFFERS)]
+        dtype = getattr(torch, dtype_name)
+        inputs = [Inputs(self.op["tensors"], shape, dtype, self.job["axes"]) for _ in range(BUFFERS)]
         eager = self.forward_of("eager", inputs)
         assert eager is not None
         for each in inputs:

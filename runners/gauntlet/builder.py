@@ -11,8 +11,14 @@ import torch
 from kernels.op_spec import TensorSpec
 from runners.gauntlet.case import DTYPES, Case, Layout, Options, Placed, place
 from runners.gauntlet.truth import Reference, sizes_of
+from runners.sizes import ROWS, column_axis, label_axis, reduced_axes, shape_of
 
-MAX_ROWS = 512  # an interpreted program instance costs about a millisecond, however wide it is
+MANY_AXES = 3
+MULTIPLES = (2, 4, 8, 16, 32)
+# Of an axis that is one of several in a reduced row: a group's channels times so much space is at most one block of 65,536,
+# beyond which the printed module refuses a row.
+MAX_SPACE = 8192
+IGNORED_SHARE = 0.1  # of the labels, where an op ignores one value
 Values = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]
 
 
@@ -27,13 +33,34 @@ def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     return values.masked_fill(zeros, 0.0)
 
 
+def _as_drawn(values: torch.Tensor) -> torch.Tensor:
+    return values
+
+
+def _probability(values: torch.Tensor) -> torch.Tensor:
+    """Normal values onto (0, 1); NaN stays, and infinities end at 0 and 1."""
+    return torch.sigmoid(values)
+
+
+DOMAINS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (_as_drawn, torch.abs, _probability)
+
+
 class Builder:
     """Makes the cases of one op. `seed` is held out: it decides every value."""
 
-    def __init__(self, reference: Reference, seed: int, *, gpu: bool) -> None:
+    def __init__(
+        self, reference: Reference, seed: int, *, gpu: bool, multiples: Mapping[str, int] | None = None
+    ) -> None:
         self.reference, self.op, self.seed, self.gpu = reference, reference.op, seed, gpu
         self.dtypes = ["float32", "bfloat16", "float16"]
-        self.multiple = self._column_multiple()
+        self.columns_axis, self.labels_axis = column_axis(self.op), label_axis(self.op)
+        self.reduced = reduced_axes(self.op)
+        self.ignored = self._ignored_label()
+        self.domain: Callable[[torch.Tensor], torch.Tensor] = _as_drawn
+        self.multiples: dict[str, int] = {}
+        self.multiples = self._multiples(dict(multiples or {}))
+        self.multiple = self.multiples.get(self.columns_axis or "", 1)
+        self.domain = self._domain()
         self.n_outputs = len(self._probe(self.multiple * 8) or [None])
 
     def case(
@@ -55,6 +82,8 @@ class Builder:
         backward: bool = True,
     ) -> Case:
         """One case at `rows` x `cols`. Raises Refused when the reference itself does not accept such inputs."""
+        if self.columns_axis != "n_cols" and self.columns_axis is not None and self.labels_axis is None:
+            cols = min(cols, MAX_SPACE)
         cols = self._round(cols)
         identity = f"{family}/{name}"
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + zlib.crc32(identity.encode()))
@@ -105,18 +134,46 @@ class Builder:
         values: Values,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        shape: list[int] = []
-        for axis in spec.shape:
-            shape += list(rows) if axis == "*" else [self._size(axis, cols)]
+        shape = shape_of(spec, rows, cols, self.columns_axis, self._size)
         if spec.dtype == "bool":
             return torch.rand(shape, generator=generator) < 0.5
         if spec.dtype == "int64":
-            return torch.randint(0, cols, shape, generator=generator)
-        return values(tuple(shape), generator).to(DTYPES[dtype])
+            return self._integers(spec, shape, cols, generator)
+        value = self.domain(values(tuple(shape), generator))
+        if len(spec.shape) == 2 and spec.shape[-1] in self.reduced and spec.shape[0] == self.columns_axis:
+            value = (
+                value / shape[-1] ** 0.5
+            )  # a linear layer's weight: its results are of the size of its inputs
+        return value.to(DTYPES[dtype])
 
-    def _size(self, axis: str, cols: int) -> int:
+    def _integers(
+        self, spec: TensorSpec, shape: list[int], cols: int, generator: torch.Generator
+    ) -> torch.Tensor:
+        if self.labels_axis is None:
+            # What they index is not known: below the size of any of the axes, one for each.
+            sizes = {axis: cols if axis == self.columns_axis else self._size(axis) for axis in self._axes()}
+            bounds = torch.tensor([size + 1 for size in sizes.values()] or [2])
+            chosen = bounds[torch.randint(0, len(bounds), shape, generator=generator)]
+            return (torch.rand(shape, generator=generator) * chosen).long()
+        high = cols if self.labels_axis == self.columns_axis else self._size(self.labels_axis)
+        labels = torch.randint(0, max(high, 1), shape, generator=generator)
+        if self.ignored is None or not spec.shape:
+            return labels
+        return labels.masked_fill(torch.rand(shape, generator=generator) < IGNORED_SHARE, self.ignored)
+
+    def _axes(self) -> list[str]:
+        """Every axis that has a size of its own, the columns first."""
+        named = dict.fromkeys(axis for spec in self.op.tensors for axis in spec.shape)
+        axes = [axis for axis in named if axis not in ROWS]
+        return sorted(axes, key=lambda axis: axis != self.columns_axis)
+
+    def _size(self, axis: str) -> int:
         """Axes other than the columns get small sizes of their own, the same wherever the name is used."""
-        return cols if axis == "n_cols" else 3 + zlib.crc32(axis.encode()) % 5
+        # What a linear layer sums over also says how many rows a chunk has: wide enough for a few.
+        # Rows that are a product of several axes stay few: an interpreted program costs about a millisecond.
+        small = (2, 3) if len(self._axes()) > MANY_AXES else (3, 5)
+        least, spread = (33, 29) if axis in self.reduced else small
+        return (least + zlib.crc32(axis.encode()) % spread) * self.multiples.get(axis, 1)
 
     def _scalars(self) -> dict[str, Any]:
         return {scalar.name: scalar.default for scalar in self.op.scalars}
@@ -126,7 +183,7 @@ class Builder:
 
     def _outputs(self, case: Case) -> list[torch.Tensor]:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.reference.autocast(case):
                 return self.reference.run(case.values, case.scalars, sizes_of(self.op, case.values))
         except Exception as error:
             raise Refused(
@@ -145,13 +202,30 @@ class Builder:
         except Exception:  # noqa: BLE001 - the reference is a person's code; "does it accept this width" is the question
             return None
 
-    def _column_multiple(self) -> int:
-        """The smallest number that columns must be a multiple of, found by trying: packed halves want 2, groups more."""
-        return next(
-            (
-                m
-                for m in (1, 2, 4, 8, 16, 32)
-                if self._probe(m) is not None and self._probe(3 * m) is not None
-            ),
-            1,
-        )
+    def _multiples(self, known: dict[str, int]) -> dict[str, int]:
+        """What axes must be a multiple of: what is known, and for one more found by trying (packed halves want 2)."""
+        more = ({axis: multiple} for multiple in MULTIPLES for axis in self._axes())
+        tried = [known, *(known | one for one in more)]
+        for multiples in tried:
+            self.multiples = multiples
+            columns = multiples.get(self.columns_axis or "", 1)
+            if self._probe(3 * columns) is not None and self._probe(5 * columns) is not None:
+                return multiples
+        return known
+
+    def _domain(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Where the op is defined: everywhere, or (probabilities under a logarithm) on positive values only.
+
+        A result of nothing but NaN would say as little about a candidate as no case at all.
+        """
+        for domain in DOMAINS:
+            self.domain = domain
+            outputs = self._probe(self.multiple * 15)
+            if outputs and all(bool(one.isfinite().all()) for one in outputs if one.is_floating_point()):
+                return domain
+        return _as_drawn
+
+    def _ignored_label(self) -> int | None:
+        """A value that labels may have without being one: the default of an integer `ignore_index`."""
+        default = self._scalars().get("ignore_index")
+        return default if isinstance(default, int) else None

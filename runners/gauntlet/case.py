@@ -41,7 +41,9 @@ class Options:
     backward_twice: bool = False
     ghost: bool = False  # kernels replaced by no-ops: what is still right was not computed by them
     record_aten: bool = False
-    products: bool = False  # the reference multiplies matrices: torch may do that, and add up and scale the results
+    products: bool = (
+        False  # the reference multiplies matrices: torch may do that, and add up and scale the results
+    )
     compiled: bool = False
     tile_rows: int = 0  # build every full tensor by repeating its rows up to this many, on the device
     sample_rows: tuple[int, ...] = ()  # return only these rows

@@ -76,12 +76,16 @@ def changed_share(reference: Reference, case: Case, truth: Results) -> float:
     kept = with_casts(reference, case)
     return max(
         (
-            float((k != t.to(k.dtype)).double().mean())
+            float(_differ(k, t.to(k.dtype)).double().mean())
             for k, t in zip(kept, truth.outputs, strict=True)
             if k.numel()
         ),
         default=0.0,
     )
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (one != other) & ~(one.isnan() & other.isnan())
 
 
 def cast_problems(reference: Reference, case: Case, results: Results, truth: Results) -> list[str]:
@@ -91,7 +95,7 @@ def cast_problems(reference: Reference, case: Case, results: Results, truth: Res
     for mine, kept in zip(results.outputs, with_casts(reference, case), strict=False):
         if mine.shape != kept.shape or mine.dtype not in (DTYPES[case.dtype], kept.dtype) or not kept.numel():
             continue
-        differing = float((mine != kept.to(mine.dtype)).double().mean())
+        differing = float(_differ(mine, kept.to(mine.dtype)).double().mean())
         if differing > ALLOWED_SHARE * changed:
             problems.append(
                 f"{differing:.0%} of the elements differ from the reference with its casts kept; without its casts {changed:.0%} would: the casting mode is another"

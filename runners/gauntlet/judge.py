@@ -8,6 +8,7 @@ be bounded and checked.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tempfile
 import time
@@ -33,8 +34,9 @@ from runners.gauntlet.exchange import (
     write_json,
 )
 from runners.gauntlet.ghost import ghost_problems
+from runners.gauntlet.integers import integer_problem
 from runners.gauntlet.tolerance import compare
-from runners.gauntlet.truth import Reference, Results
+from runners.gauntlet.truth import Reference, Results, gradient_name
 from runners.protocol import Gate, KernelTarget, Outcome, Verdict
 
 POLL_S = 0.02
@@ -54,10 +56,11 @@ class Judge:
         self.target = target
         self.gpu = gpu
         self.reference = Reference(target.op, folder)
-        self.builder = Builder(self.reference, seed, gpu=gpu)
+        self.builder = Builder(self.reference, seed, gpu=gpu, multiples=target.multiples)
         self.cases: dict[str, list[Case]] = {}
         self.refused: dict[str, list[str]] = {}
         self.truths: dict[str, tuple[Results, Results]] = {}
+        self.nearby: dict[str, list[tuple[Results, Results]]] = {}
 
     def prepare(self) -> list[Case]:
         """Every case of every family that can run here."""
@@ -118,13 +121,15 @@ class Judge:
                 summary=f"{family.title}: needs a GPU",
             )
         if family.cases is not None and not judged:
-            why = self.refused[family.name][0] if self.refused[family.name] else family.nothing_to_test
+            refused = self.refused[family.name]
+            unjudged = family.essential and bool(refused)
+            why = refused[0] if refused else family.nothing_to_test
             return Verdict(
                 check=check,
                 gate=Gate.correctness,
-                outcome=Outcome.skipped,
-                hard=family.hard,
-                summary=f"{family.title}: {why}",
+                outcome=Outcome.flagged if unjudged else Outcome.skipped,
+                hard=family.hard and not unjudged,
+                summary=f"{family.title}: {'not judged: ' if unjudged else ''}{why}"[:500],
             )
         problems = [f"{each.case.id}: {problem}" for each in judged for problem in each.problems]
         if family.inspect is not None:
@@ -237,7 +242,7 @@ class Judge:
                 else:
                     theirs = eager.gradients.get(name)
                     pairs.append(
-                        (f"the gradient of {name}", mine, expected, expected if theirs is None else theirs)
+                        (gradient_name(name), mine, expected, expected if theirs is None else theirs)
                     )
         rows = case.options.sample_rows
         for name, mine, expected, theirs in pairs:
@@ -255,11 +260,33 @@ class Judge:
                     f"{name} is {mine.dtype}, the reference's {theirs.dtype}".replace("torch.", "")
                 )
                 continue
-            comparison = compare(mine, expected, _nan_where_nan_came_in(case, mine, theirs), precision)
+            if not expected.is_floating_point():
+                beside = [one for one in truth.outputs if one.is_floating_point()]
+                if problem := integer_problem(mine, expected, beside, precision):
+                    problems.append(f"{name}: {problem}")
+                continue
+            eager_here = _nan_where_nan_came_in(case, mine, theirs)
+            products = self.reference.multiplies
+            comparison = compare(mine, expected, eager_here, precision, products=products)
+            if comparison.problem and math.isfinite(comparison.ratio) and not rows:
+                noise = self._noise(case, name, expected)
+                comparison = compare(mine, expected, eager_here, precision, products=products, noise=noise)
             worst = max(worst, comparison.ratio)
             if comparison.problem:
                 problems.append(f"{name}: {comparison.problem}")
         return problems, worst
+
+    def _noise(self, case: Case, name: str, truth: torch.Tensor) -> torch.Tensor:
+        """How far fp32 results get from this truth, or from theirs, at inputs that differ by roundings."""
+        if case.id not in self.nearby:
+            self.nearby[case.id] = list(self.reference.nearby(case))
+        worst = torch.zeros_like(truth)
+        for there, eager in self.nearby[case.id]:
+            right, single = there.named(name), eager.named(name)
+            if right is not None and single is not None:
+                moved = torch.maximum((right - truth).abs(), (single.double() - right).abs())
+                worst = torch.maximum(worst, moved.nan_to_num(0.0, 0.0))
+        return worst
 
 
 def _nan_where_nan_came_in(case: Case, mine: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
@@ -273,6 +300,10 @@ def _nan_where_nan_came_in(case: Case, mine: torch.Tensor, eager: torch.Tensor) 
         value = case.values[placed.name]
         if value.shape == eager.shape and value.dim():
             poisoned |= value.isnan().any(dim=-1, keepdim=True)
+        elif value.numel() == 1:
+            poisoned |= bool(
+                value.isnan().any()
+            )  # a loss: a row that it leaves out may have the NaN all the same
     return eager.masked_fill(poisoned & mine.isnan(), float("nan")) if bool(poisoned.any()) else eager
 
 

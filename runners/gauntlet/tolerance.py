@@ -16,11 +16,16 @@ WORST_OVER_EAGER = 2.0
 # One rounding is at most half a unit in the last place; two roundings (a kept cast and the store) at most one, and a
 # gradient is the product of two such values.
 FLOOR_ULPS = {"bfloat16": 1.5, "float16": 1.5}
+# A linear layer by chunks of rows: torch rounds each chunk's product to the dtype of its factors, where eager rounds one
+# product of all rows. A chunk's product may be larger than the sum: half a unit of the typical result, and one more of its own.
+CHUNK_ULPS, CHUNK_TYPICAL_ULPS = 1.0, 0.5
 # fp32: device functions (exp, tanh, rsqrt) are good to 2 ulp on a GPU and a chain of them is used; sums are ordered
 # differently. fp16 arithmetic inside an fp32 kernel would show as 8192 ulp, TF32 as 8192, bf16 as 65536.
 FLOOR_ULPS_FP32 = 32.0
 # Results much smaller than the rest of their tensor come from cancellation; fp32 leaves this much of the typical size.
 ABSOLUTE_FP32 = 16 * torch.finfo(torch.float32).eps
+# Results below 2^-100 are products of factors near 2^-64: subnormal on their way, with as few as 14 bits left.
+SUBNORMAL_FACTORS, SUBNORMAL_SHARE = 2.0**-100, 2.0**-14
 BIN_MIN = 32  # elements of similar size needed before their average error says something
 BIN_RMS_OVER_EAGER = 3.0
 BIN_WORST_OVER_EAGER = 8.0
@@ -44,9 +49,18 @@ def ulp(magnitude: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def compare(
-    candidate: torch.Tensor, truth: torch.Tensor, eager: torch.Tensor, precision: torch.dtype
+    candidate: torch.Tensor,
+    truth: torch.Tensor,
+    eager: torch.Tensor,
+    precision: torch.dtype,
+    *,
+    products: bool = False,
+    noise: torch.Tensor | None = None,
 ) -> Comparison:
     """Compare a candidate's result with the float64 truth. `precision` is the lowest dtype that its inputs have.
+
+    products: the reference multiplies matrices. noise: eager's own fp32 error at inputs a rounding away, where one sample of it
+    is not enough: a loss is one number and eager may be lucky, and a constant column has no variance.
 
     Shapes must be equal. NaN never equals NaN by accident: where truth is NaN and eager is too, the candidate must be.
     """
@@ -55,14 +69,19 @@ def compare(
     if problem:
         return Comparison(problem, float("inf"), 0.0, float("inf"))
     finite = candidate.isfinite() & truth.isfinite() & eager.isfinite()
-    candidate, truth, eager = candidate[finite], truth[finite], eager[finite]
+    around = torch.zeros_like(truth) if noise is None else noise.double().flatten().nan_to_num(0.0, 0.0)
+    candidate, truth, eager, around = candidate[finite], truth[finite], eager[finite], around[finite]
     if not truth.numel():
         return Comparison("", 0.0, 0.0, 0.0)
-    error, eager_error = (candidate - truth).abs(), (eager - truth).abs()
+    error, eager_error = (candidate - truth).abs(), torch.maximum((eager - truth).abs(), around)
     magnitude = truth.abs()
     typical = float(magnitude.square().mean().sqrt())
-    floor = FLOOR_ULPS.get(str(precision).removeprefix("torch."), FLOOR_ULPS_FP32) * ulp(magnitude, precision)
-    floor = floor + ABSOLUTE_FP32 * typical
+    ulps = FLOOR_ULPS.get(str(precision).removeprefix("torch."), FLOOR_ULPS_FP32)
+    floor = (ulps + CHUNK_ULPS * products) * ulp(magnitude, precision) + ABSOLUTE_FP32 * typical
+    if typical < SUBNORMAL_FACTORS:
+        floor = floor + SUBNORMAL_SHARE * typical
+    if products:
+        floor = floor + CHUNK_TYPICAL_ULPS * ulp(torch.tensor(typical, dtype=torch.float64), precision)
 
     # 1. The whole tensor: the worst error, against eager's worst. An outlier anywhere shows here.
     allowed = torch.maximum(floor, WORST_OVER_EAGER * eager_error.max())

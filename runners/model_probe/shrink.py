@@ -13,7 +13,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a shrunk model. `hidden` = `heads` x `head_dim`, because many models assume it."""
+    """The sizes of a shrunk model. `hidden` = `heads` x `head_dim`, because many models assume it.
+
+    still: nothing random in the forward, for a test that compares two trainings.
+    """
 
     hidden: int = 64
     heads: int = 4
@@ -25,6 +28,7 @@ class Sizes:
     most_layers: int = 6
     vocabulary: int = 128
     positions: int = 128
+    still: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -42,7 +46,9 @@ MINI = Sizes(
     layers=4,
     vocabulary=32000,
     positions=4096,
+    still=True,
 )
+RANDOM = ("dropout", "pdrop", "drop_path", "layerdrop", "jitter")
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks", "decoder_layers", "encoder_layers",
           "num_encoder_layers", "num_decoder_layers", "depth")  # fmt: skip
@@ -117,6 +123,8 @@ def shrunk(config: Any, sizes: Sizes = TINY) -> dict[str, Any]:
             small = _small(name, value, heads, sizes)
             if small is not None and small != value:
                 arguments[name] = small
+        elif sizes.still and isinstance(value, float) and value > 0 and any(word in name for word in RANDOM):
+            arguments[name] = 0.0
         elif value is None and name in MEANT:
             arguments[name] = MEANT[name](sizes)
     arguments.update(_tokens(values, arguments.get("vocab_size", values.get("vocab_size"))))

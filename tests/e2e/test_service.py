@@ -161,7 +161,7 @@ def test_people_without_write_access_are_told_once(here: Scene):
         ("/liger approve", "there is nothing to approve here"),
         ("/liger status", "no request was made here yet"),
         ("/liger perf rms_norm", "`/liger perf` is not available yet"),
-        ("/liger autopatch qwen3", "`/liger autopatch` is not available yet"),
+        ("/liger autopatch acme/tiny", "nothing is fetched from the Hub"),
         ("/liger dev\n```python\ndef f(x:\n    return x\n```", "line 1"),
         ("/liger dev\n```python\nimport os\n\ndef f(x):\n    os.system('true')\n    return x\n```", "os"),
         ("/liger dev https://example.com/a/b/blob/main/c.py#L1-L3", "Only links to"),

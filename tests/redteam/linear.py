@@ -30,8 +30,9 @@ def linear_loss_forward(X, weight, target):
     Y = torch.zeros((), dtype=torch.float32, device=X.device)
     dX = torch.empty_like(X)
     dW = torch.zeros_like(weight, dtype=torch.float32)
-    for start in range(0, n_rows, 8):
-        rows = slice(start, start + 8)
+    chunk_rows = max(X.shape[1] // 8, 1)
+    for start in range(0, n_rows, chunk_rows):
+        rows = slice(start, start + chunk_rows)
         logits = X[rows] @ weight.t()
         dlogits = torch.empty_like(logits)
         loss = torch.empty(logits.shape[0], dtype=torch.float32, device=X.device)

@@ -16,6 +16,7 @@ import torch
 from tiny_runs import (
     BF16_SLACK,
     FP32_TOLERANCE,
+    NEGLIGIBLE,
     Task,
     counted_kernels,
     distance,
@@ -103,11 +104,13 @@ def parity(task: Task, path: str, dtype_name: str) -> Finding:
     ]
     rows.append(("logits", distance(logits, exact_logits), distance(their_logits, exact_logits)))
     missing = sorted(set(exact["gradients"]) ^ set(ours["gradients"]))
+    largest = max((float(g.abs().max()) for g in exact["gradients"].values() if g.numel()), default=0.0)
     for name, wanted in exact["gradients"].items():
         if name in ours["gradients"]:
-            rows.append(
-                (name, distance(ours["gradients"][name], wanted), distance(theirs["gradients"][name], wanted))
+            pair = (
+                distance(side["gradients"][name], wanted, NEGLIGIBLE * largest) for side in (ours, theirs)
             )
+            rows.append((name, *pair))
     slack, factor = (FP32_TOLERANCE, 0.0) if dtype is torch.float32 else (BF16_SLACK, 2.0)
     # judged by HuggingFace's own rounding in this dtype: no tolerance is right for every depth and width
     far = [(n, ours_, theirs_) for n, ours_, theirs_ in rows if not ours_ <= slack + factor * theirs_]

@@ -78,6 +78,56 @@ def test_a_refused_op_is_exit_code_1_and_the_json_says_why(checkout: Path, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "reason", "try_next"),
+    [
+        ("minstral", "has no model called", "/liger autopatch ministral"),
+        ("llama", "already patches", "/liger autopatch llama --add rms_norm"),
+        ("bert", "is an encoder", None),
+        ("acme/tiny", "nothing is fetched from the Hub", None),
+    ],
+)
+def test_a_model_that_can_not_be_patched_is_exit_code_1_and_one_sentence(
+    checkout: Path, tmp_path: Path, model: str, reason: str, try_next: str | None
+):
+    out = tmp_path / "request.json"
+
+    done = run("run", f"autopatch {model}", "--repo", str(checkout), "--yes", "--json", str(out), timeout=240)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    (sentence,) = [line for line in done.stdout.splitlines() if line.startswith("refused: ")]
+    assert reason in sentence
+    record = json.loads(out.read_text())
+    assert record["files"] == {}
+    assert try_next is None or try_next in record["refused"]["suggestions"]
+    assert git(checkout, "branch", "--list", "liger-bot/*") == ""
+
+
+def test_watch_finds_what_a_release_expects_of_transformers_in_vain(checkout: Path, tmp_path: Path):
+    other = tmp_path / "transformers"
+    (other / "models" / "llama").mkdir(parents=True)
+    (other / "__init__.py").write_text('__version__ = "5.99.0"\n')
+    (other / "models" / "llama" / "modeling_llama.py").write_text("class LlamaModel: ...\n")
+    out = tmp_path / "findings.json"
+
+    done = run("watch", "--repo", str(checkout), "--against", str(tmp_path), "--json", str(out))
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [one for one in json.loads(out.read_text()) if one["model"] == "llama"]
+    assert [(one["kind"], one["new"]) for one in found if "LlamaForCausalLM" in one["what"]] == [
+        ("breaks", True)
+    ]
+    assert any(one["kind"] == "dead" and "LlamaRMSNorm" in one["what"] for one in found)
+    assert "under transformers 5.99.0" in done.stdout
+
+
+def test_watch_without_a_transformers_is_a_wrong_call(checkout: Path, tmp_path: Path):
+    done = run("watch", "--repo", str(checkout), "--against", str(tmp_path))
+    assert done.returncode == 2
+    assert "holds no transformers" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_run_leaves_a_commit_on_a_branch_and_the_whole_request_as_json(checkout: Path, tmp_path: Path):
     out = tmp_path / "request.json"
 

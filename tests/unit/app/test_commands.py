@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands import USAGE, Command, Mistake, Verb, parse
+from app.commands import Command, Mistake, parse
+from app.verbs import USAGE, Verb
 
 
 def test_a_command_at_the_start_of_a_line_is_read():
@@ -73,6 +74,35 @@ def test_the_python_block_below_the_command_belongs_to_it():
 
 def test_a_block_of_another_language_is_not_a_reference():
     assert parse("/liger dev relu2\n```json\n{}\n```") == Command(Verb.dev, "relu2")
+
+
+def test_the_json_block_below_autopatch_is_the_config():
+    text = '/liger autopatch\n```python\nx = 1\n```\n```json\n{"model_type": "arcee"}\n```'
+    assert parse(text) == Command(Verb.autopatch, "", block='{"model_type": "arcee"}\n')
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nemotron", "nemotron --add relu_squared", "`nemotron`", "nemotron --refresh", "--add=rope nemotron"],
+)
+def test_a_model_and_what_to_change_of_its_patch(text: str):
+    assert parse(f"/liger autopatch {text}") == Command(Verb.autopatch, text.strip("`"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "needs a model type"),
+        ("nemotron llama", "needs one model, and got 2"),
+        ("nemotron --refreshed", "has no flag `--refreshed`"),
+        ("nemotron --add", "`--add` needs the name of a flag"),
+    ],
+)
+def test_an_autopatch_that_can_not_be_followed(text: str, what: str):
+    mistake = parse(f"/liger autopatch {text}")
+    assert isinstance(mistake, Mistake)
+    assert what in mistake.what
+    assert mistake.next_command.startswith("/liger autopatch ")
 
 
 def test_a_block_alone_is_an_op():

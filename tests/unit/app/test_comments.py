@@ -9,12 +9,13 @@ from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 
 from agents.dev.refused import Refused
-from app.commands import Mistake, Verb
+from app.commands import Mistake
 from app.comments import replies
 from app.comments.limits import MAX_BODY_CHARS
 from app.comments.pull import pull_footer, pull_text
 from app.comments.status import GateLine, StageLine, StatusView, body_sha256, marker, status_markdown
 from app.states import Stage, State
+from app.verbs import Verb
 from tests.unit.app.profiles import kernel_profile
 
 EVIL = "@someone fixes #12 <img src=x> `code` ```\n</details> [link](https://evil.example) | cell https://github.com/a/b/issues/3"

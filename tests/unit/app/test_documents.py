@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.commands import USAGE, Verb
 from app.settings import documented_names
 from app.states import State
+from app.verbs import USAGE, Verb
 
 ROOT = Path(__file__).resolve().parents[3]
 

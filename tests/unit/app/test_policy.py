@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.commands import Verb
 from app.policy import (
     Answer,
     CommentEvent,
@@ -23,6 +22,7 @@ from app.policy import (
     judge_reactions,
     poll_interval_s,
 )
+from app.verbs import Verb
 
 SHOWN_AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SHOWN = Shown(

@@ -103,3 +103,8 @@ def test_gates_are_shown_in_their_order_and_of_the_newest_round_only():
 def test_a_command_is_shown_as_it_was_typed():
     assert command_of(request()) == "/liger dev relu2"
     assert command_of(request(op_text="", block="def f(x): ...")) == "/liger dev <python block>"
+
+
+def test_a_command_whose_words_are_all_in_its_block_is_told_by_its_verb():
+    assert command_of(request(op_text="", block="x")) == "/liger dev <python block>"
+    assert command_of(request(verb="autopatch", op_text="", block="{}")) == "/liger autopatch <config.json>"

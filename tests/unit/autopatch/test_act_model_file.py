@@ -186,3 +186,14 @@ def test_the_bias_of_a_head_reaches_the_fused_loss() -> None:
 def test_a_bias_that_the_checkouts_loss_does_not_take_is_refused() -> None:
     with pytest.raises(Unpatchable, match="its head has a bias"):
         model_file(with_head_bias(), layout(loss_parameters=("softcap",)))
+
+
+def test_logits_of_another_name_are_found() -> None:
+    renamed = (HEAD + LOSS + TAIL).replace("logits = self.lm_head", "lm_logits = self.lm_head")
+    renamed = renamed.replace("loss_function(logits", "loss_function(lm_logits").replace(
+        "logits=logits", "logits=lm_logits"
+    )
+    assert "lm_logits" in renamed
+    assert ast.dump(function(model_file(profile(renamed), layout()))) == ast.dump(
+        function(model_file(profile(), layout()))
+    )

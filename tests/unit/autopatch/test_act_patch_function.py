@@ -135,3 +135,23 @@ def test_torchs_own_layer_norm_is_replaced_in_a_copy_of_the_modules_namespace() 
     )
     assert "modeling_tiny.nn.LayerNorm =" not in text
     assert "modeling_tiny.nn = SimpleNamespace(" in text
+
+
+def test_a_norm_with_a_constructor_that_no_class_of_the_checkout_has_stays_unpatched() -> None:
+    scaled = norm(
+        liger_class="LigerRMSNormForTiny",
+        casting_mode="gemma",
+        constructor="dim: int, eps: float=1e-06, with_scale: bool=True",
+    )
+    plan = patch_plan(profile(norms=[scaled]), layout())
+    assert plan.norms == ()
+    assert any("takes with_scale" in note for note in plan.notes)
+
+
+def test_layers_with_experts_are_passed_over_when_only_the_dense_ones_are_patched() -> None:
+    dense = mlp(liger_class="LigerSwiGLUMLP")
+    experts = mlp(
+        name="TinyExperts", role="experts", attribute="mlp.experts", liger_class=None, patched=False
+    )
+    _, text = written(mlps=[dense, experts])
+    assert 'if not hasattr(decoder_layer.mlp, "experts"):' in text

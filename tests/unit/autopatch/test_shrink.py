@@ -79,3 +79,17 @@ def test_the_original_is_not_changed():
 
     assert original.layer_types == ["a", "b"] * 4
     assert original.rope_parameters == {"mrope_section": [16, 24, 24]}
+
+
+def test_the_model_of_the_convergence_tests_has_nothing_random_and_the_probed_one_keeps_it():
+    values = {
+        "resid_pdrop": 0.1,
+        "attention_dropout": 0.0,
+        "router_jitter_noise": 0.01,
+        "initializer_range": 0.02,
+    }
+
+    assert shrunk(config(**values), MINI) == {"resid_pdrop": 0.0, "router_jitter_noise": 0.0}
+    assert (
+        shrunk(config(**values), TINY) == {}
+    )  # a dropout in the feed-forward decides that it is not patched

@@ -319,3 +319,24 @@ def test_a_transformers_older_than_the_checkouts_pin_is_refused():
     assert found is not None
     assert found.reason == "The runner has transformers 4.57.1, and this repository needs >= 5.0.0."
     assert old_transformers("5.24.0", '"transformers>=4.52.0",') is None
+
+
+def test_a_decoder_from_another_models_file_is_refused_with_that_models_name():
+    found = facts("seed_oss")
+    found["sources"][found["layer_class"]]["file"] = "transformers/models/qwen2/modeling_qwen2.py"
+
+    answer = profile_of({"facts": found}, asked("seed_oss"), "5.24.0", replay=True)
+
+    assert isinstance(answer, Refused)
+    assert "which is patched as `qwen2`" in answer.reason
+
+
+def test_a_head_that_does_more_than_multiply_is_refused_and_a_linear_one_is_not():
+    found = facts("seed_oss")
+    assert isinstance(profile_of({"facts": found}, asked("seed_oss"), "5.24.0", replay=True), ModelProfile)
+    found["head"] |= {"head_class": "ScaledHead", "liger_loss": {"model": 5.0, "plain": 0.05}}
+
+    answer = profile_of({"facts": found}, asked("seed_oss"), "5.24.0", replay=True)
+
+    assert isinstance(answer, Refused)
+    assert "ScaledHead, not a linear layer" in answer.reason

@@ -50,7 +50,7 @@ Adds ReLU Squared: `y = max(x, 0)²`, forward and backward.
 
 - `LigerReLUSquaredFunction` (autograd), `LigerReLUSquared` (module), `liger_relu_squared` (functional)
 - reference: the catalog
-- predicted at 8192 x 4096, bfloat16, an upper bound when memory-bound: 2.00x forward and 3.33x backward over eager, 37.5% less peak memory
+- predicted at 8192 x 4096, bfloat16, an upper bound when memory-bound: 2.00x forward, 3.33x backward over eager, 37.5% less peak memory
 
 ## Details
 | decision | value |
