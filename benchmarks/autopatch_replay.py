@@ -89,6 +89,7 @@ def main() -> int:
         for model, result in found.items():
             if model in given:
                 result["decisions"] = [one.model_dump(mode="json") for one in given[model].decisions]
+            result["quick"] = arguments.quick
             result["environment"] = current_environment().model_dump(mode="json")
             text = json.dumps(result, indent=1) + "\n"
             (arguments.out / f"{model}.json").write_text(text, encoding="utf-8")

@@ -14,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.autopatch_expected import EXPECTED, MERGED_DIFFERS, decisions_right
+from benchmarks.autopatch_batch import SCENARIOS
+from benchmarks.autopatch_expected import EXPECTED, MERGED_DIFFERS, UPSTREAM_TESTS, decisions_right
 from benchmarks.autopatch_new_ground import passes
 
 RESULTS = Path("benchmarks/results/autopatch")
@@ -62,7 +63,8 @@ def replays(records: dict[str, dict[str, Any]]) -> str:
     lines = [
         "### Replays of merged additions", "",
         ("Each checkout is the parent of the commit that added the model; upstream's tests are the instance test and the convergence "
-        "tests in reduced form (CPU interpreter, 3 steps, tiny model) that the record names. "
+        "tests in reduced form (CPU interpreter, 3 steps, tiny model) that the record names. Own checks: all of verify_model's, or for a quick run "
+            f"(own checks of 9) import, stand-ins, {', '.join(SCENARIOS)} and the instance test. "
         f"{_environment(records)}"), "",
         "| model | commit | decisions right | files | own checks | upstream's tests | note |",
         "|---|---|---|---|---|---|---|",
@@ -75,7 +77,7 @@ def replays(records: dict[str, dict[str, Any]]) -> str:
         right, wrong = (
             decisions_right(model, record["decisions"]) if model in EXPECTED else (0, ["not judged"])
         )
-        notes = [*wrong, *([MERGED_DIFFERS[model]] if model in MERGED_DIFFERS else [])]
+        notes = [*wrong, *(known[model] for known in (MERGED_DIFFERS, UPSTREAM_TESTS) if model in known)]
         notes += [
             f"failed {v['check'].removeprefix('model/')}: {v['summary'][:120]}"
             for v in _failed(record["own"], record["upstream"])
@@ -96,7 +98,7 @@ def new_ground(stored: dict[str, Any]) -> str:
     env = stored["environment"]
     lines = [
         "### New ground", "",
-        (f"{len(models)} causal models that Liger-Kernel {stored.get('liger', '')} does not support (transformers {env['transformers']}, "
+        (f"{len(models)} causal models that Liger-Kernel at {stored.get('commit', '')[:8] or 'its newest commit'} does not support (transformers {env['transformers']}, "
         f"torch {env['torch']}, triton {env['triton']}, CPU interpreter): {len(passing)} with a patch whose tests pass, {len(failing)} with a patch of which "
         f"a test fails, {len(refused)} refused. Checks: import, {', '.join(stored['scenarios'])}, the instance test; convergence and flags were not run."), "",
         "| model | norm | feed-forward | RoPE | kind | questions | checks |", "|---|---|---|---|---|---|---|",

@@ -44,10 +44,10 @@ def _top_k_router_forward_kernel(
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf")).to(tl.float32)
     max_x = tl.reduce(x, 0, larger)
-    argmax_x = tl.argmax(x, axis=0)
+    argmax_x = tl.argmax(tl.where(x == x, x, float("inf")), axis=0)
     selected = tl.where(col_offsets == argmax_x, float("-inf"), x)
     max_selected = tl.reduce(selected, 0, larger)
-    argmax_selected = tl.argmax(selected, axis=0)
+    argmax_selected = tl.argmax(tl.where(selected == selected, selected, float("inf")), axis=0)
     upper = tl.maximum(max_x, max_selected, propagate_nan=tl.PropagateNan.ALL)
     exp_difference = tl.exp(max_x - upper)
     exp_difference_2 = tl.exp(max_selected - upper)
