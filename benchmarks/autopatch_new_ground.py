@@ -100,7 +100,10 @@ def results(batch: list[dict[str, Any]], repo: Path, deadline_s: float) -> dict[
 def written(line: dict[str, Any], repo: Path) -> dict[str, Any]:
     """The patch of one model as a result without checks, with the `payload` that checks it; or a refusal."""
     if "profile" not in line:
-        return {"refused": line.get("refused") or line["fault"], "code": line.get("code") or "fault"}
+        return {
+            "refused": line.get("refused") or line["fault"],
+            "code": line.get("code") or ("fault" if "fault" in line else "misfit"),
+        }
     profile = ModelProfile.model_validate(line["profile"])
     found: dict[str, Any] = {
         "architecture": profile.architecture,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -32,7 +33,8 @@ def main() -> int:
     stored = RESULTS / "replays.json"
     if arguments.replays:
         records = {
-            file.stem: json.loads(file.read_text()) for file in sorted(arguments.replays.glob("*.json"))
+            file.stem: _portable(json.loads(file.read_text()))
+            for file in sorted(arguments.replays.glob("*.json"))
         }
         RESULTS.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"command": "python -m benchmarks.autopatch_replay", "models": records}, indent=1)
@@ -132,6 +134,14 @@ def _environment(records: dict[str, dict[str, Any]]) -> str:
         for r in records.values()
     }
     return "; ".join(f"transformers {a}, torch {b}, triton {c}" for a, b, c in sorted(versions)) + "."
+
+
+def _portable(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without tracebacks and without the paths of the machine that made it."""
+    for verdict in [*record.get("own", []), *record.get("upstream", [])]:
+        verdict.pop("details", None)
+        verdict["summary"] = re.sub(r"/\S+?/checkouts/[^/]+/", "", verdict["summary"])
+    return record
 
 
 def _share(verdicts: list[dict[str, Any]]) -> str:

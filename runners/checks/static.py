@@ -108,7 +108,12 @@ def _findings(tree: ast.Module, own_package: str, *, product: bool) -> Iterator[
                 yield node.lineno, f"`.{node.attr}` may not be used in a kernel module"
             elif id(node) not in in_kernel and _is_torch(node.value) and node.attr in TORCH_WORK:
                 yield node.lineno, f"torch.{node.attr} computes outside the kernel"
-        elif not product and id(node) not in in_kernel and _is_product(node):
+        elif (
+            isinstance(node, ast.expr | ast.stmt)
+            and not product
+            and id(node) not in in_kernel
+            and _is_product(node)
+        ):
             yield node.lineno, "`@` computes outside the kernel"
 
 

@@ -63,11 +63,10 @@ class Verification:
         import reduced_convergence
         import scenarios
         import single_test
+        import stand_ins
         from tiny_runs import Task
 
         if self.data["stand_ins"]:
-            import stand_ins
-
             package, model = self.data["package"], self.data["model_type"]
             own = f"{package}.transformers.model.{model}"
             stand_ins.install((f"{package}.", "test.", "whole_test_file", "alone"), (own,))

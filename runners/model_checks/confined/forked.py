@@ -35,6 +35,7 @@ def in_fork(scenario: Callable[[], Any]) -> dict[str, Any]:
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
+    answer: dict[str, Any]
     try:
         answer = json.loads(text)
     except ValueError:

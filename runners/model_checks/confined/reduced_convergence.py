@@ -6,7 +6,7 @@ steps and batch are cut. What stays is the checkout's code: its patching and rev
 
 from __future__ import annotations
 
-import importlib
+import importlib.machinery
 import sys
 import types
 from typing import Any
@@ -36,9 +36,8 @@ def run(task: Task, path: str) -> tuple[bool | None, str, str]:
     if values is None:
         return False, f"{name} is not among the test's parameters", ""
     loader = module.DataLoader
-    module.DataLoader = lambda data, batch_size, **more: loader(
-        data, batch_size=min(batch_size, BATCH), **more
-    )
+    small = lambda data, batch_size, **more: loader(data, batch_size=min(batch_size, BATCH), **more)  # noqa: E731
+    module.DataLoader = small  # type: ignore[attr-defined]
     arguments = dict(zip(_names(module.test_mini_model), values, strict=True))
     arguments["num_steps"] = STEPS
     module.test_mini_model(**arguments)

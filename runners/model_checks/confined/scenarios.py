@@ -107,10 +107,10 @@ def parity(task: Task, path: str, dtype_name: str) -> Finding:
     largest = max((float(g.abs().max()) for g in exact["gradients"].values() if g.numel()), default=0.0)
     for name, wanted in exact["gradients"].items():
         if name in ours["gradients"]:
-            pair = (
+            mine, other = (
                 distance(side["gradients"][name], wanted, NEGLIGIBLE * largest) for side in (ours, theirs)
             )
-            rows.append((name, *pair))
+            rows.append((name, mine, other))
     slack, factor = (FP32_TOLERANCE, 0.0) if dtype is torch.float32 else (BF16_SLACK, 2.0)
     # judged by HuggingFace's own rounding in this dtype: no tolerance is right for every depth and width
     far = [(n, ours_, theirs_) for n, ours_, theirs_ in rows if not ours_ <= slack + factor * theirs_]
