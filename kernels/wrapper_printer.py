@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kernels.derivation import Unsupported
 from kernels.expressions import ATOM, Text
 from kernels.host_text import HostText
@@ -40,11 +42,29 @@ class WrapperPrinter(WrapperTensors):
         lines: list[str] = []
         if self.style.utils_module is None:
             lines += [f"{stem(n)} = {stem(n)}.contiguous()" for n in self.given]
+        lines += [] if self.backward else self._divisible()
         self.known = {}
         for step in self.steps:
             lines += self._kernel_step(step) if step.source else self._host_step(step)
         lines.append(f"return {self._result_names()}")
         return "\n".join([f"def {self.definition()}:", *(INDENT + line if line else "" for line in lines)])
+
+    def _divisible(self) -> list[str]:
+        """What a size must be a multiple of, where the kernel takes parts of equal size: else a part would be cut off."""
+        parts: dict[str, int] = {}
+        for size in self.axes.values():
+            share = 1 / size.coef if size.coef else 1
+            if len(size.factors) == 1 and size.factors[0].power == 1 and share > 1 and share == int(share):
+                name = size.factors[0].atom.name
+                parts[name] = math.lcm(parts.get(name, 1), int(share))
+        lines: list[str] = []
+        for name, multiple in parts.items():
+            text = self.shapes.text(Quantity.of(name))
+            lines.append(f"if {text} % {multiple}:")
+            lines.append(
+                f'{INDENT}raise ValueError(f"{name} must be a multiple of {multiple}, and is {{{text}}}")'
+            )
+        return lines
 
     def _result_names(self) -> str:
         return ", ".join(stem(t.name) for t in self.results())

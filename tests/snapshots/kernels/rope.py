@@ -89,6 +89,8 @@ def rope_forward(X, cos, sin):
     X = X.contiguous()
     cos = cos.contiguous()
     sin = sin.contiguous()
+    if X.shape[-1] % 2:
+        raise ValueError(f"head_dim must be a multiple of 2, and is {X.shape[-1]}")
     Y = torch.empty_like(X)
     n_cols = X.shape[-1] // 2
     n_rows = X.shape[:-1].numel()

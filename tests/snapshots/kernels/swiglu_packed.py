@@ -59,6 +59,8 @@ def _swiglu_packed_backward_kernel(
 
 def swiglu_packed_forward(X):
     X = X.contiguous()
+    if X.shape[-1] % 2:
+        raise ValueError(f"n_cols must be a multiple of 2, and is {X.shape[-1]}")
     n_cols = X.shape[-1] // 2
     n_rows = X.shape[:-1].numel()
     Y = torch.empty((*X.shape[:-1], n_cols), dtype=X.dtype, device=X.device)

@@ -122,3 +122,17 @@ def test_a_constant_beside_a_label_stays_whole():
     )
     assert "target, 0)" in kernel(text, "_op_forward_kernel")
     assert "target, 0.0)" not in text
+
+
+def test_a_size_that_is_cut_into_equal_parts_is_checked():
+    """rotate_half of an odd head_dim has unequal halves: the kernel would leave the last column unwritten."""
+    assert "if X.shape[-1] % 2:" in snapshot("rope")
+    assert "head_dim must be a multiple of 2" in snapshot("rope")
+    assert "must be a multiple" not in snapshot("rms_norm")
+
+
+def test_the_mean_of_nothing_is_nan():
+    mean = printed("def f(x, t):\n    return torch.mean((x - t).square())\n", name="mean_square")
+    assert 'if n_elements == 0:\n        Y = torch.full_like(Y, float("nan"))' in mean
+    total = printed("def f(x, t):\n    return torch.sum((x - t).square())\n", name="sum_square")
+    assert "nan" not in total
