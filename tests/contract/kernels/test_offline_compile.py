@@ -19,6 +19,7 @@ from tests.contract.kernels.catalog_cases import trace_source
 OPS = ["quick_gelu", "dyt", "rms_norm", "cross_entropy", "embedding"]
 ARCHS = {"sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 BLOCKS = {"flat": 1024, "tile": 1024, "looped_row": 2048, "row_block": 2048, "persistent_row": 2048}
+SETTINGS = {"BLOCK_ROWS": 2, "NUM_STAGES": 3, "READ_AGAIN": True, "HAS_GRADIENTS": True}
 # Two f64 PTX lines a scalar are its load and its conversion to fp32; arithmetic in f64 would be more.
 PROGRAM = """
 import json, re, sys, tempfile, warnings
@@ -55,7 +56,7 @@ def jobs() -> list[dict]:
             arguments = [a.strip().rstrip(",") for a in head.splitlines()[1:] if a.strip()]
             constants = {a.split(":")[0]: 4096 for a in arguments if "tl.constexpr" in a}
             constants |= {"BLOCK_SIZE": BLOCKS[step.schedule.name]} | (
-                {"BLOCK_ROWS": 2} if "BLOCK_ROWS" in constants else {}
+                {name: value for name, value in SETTINGS.items() if name in constants}
             )
             types = {a: "fp64" for a in arguments if a in floats}
             whole = ("target_ptr", "tokens_ptr")
@@ -84,7 +85,7 @@ def compiled() -> list[tuple[dict, dict]]:
         input=json.dumps(wanted),
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=400,
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]
