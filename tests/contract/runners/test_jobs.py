@@ -413,4 +413,4 @@ def no_leftovers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 def test_the_honest_ops_are_those_the_red_team_starts_from() -> None:
-    assert set(HONEST) == {"relu_squared", "rms_norm"}
+    assert set(HONEST) == {"relu_squared", "rms_norm", "linear_loss"}
