@@ -19,10 +19,10 @@ from rich.console import Console
 from agents.command_agent import AnyCandidate, AnyProfile, CommandAgent, Payload, Place, nothing_to_judge
 from agents.conventions import NotAKernelLibrary
 from agents.conventions.edits import AnchorMissing
-from agents.dev.act import ActFailed
 from agents.dev.analysis import AnalysisFault
 from agents.dev.check_result import CheckResult
 from agents.dev.refused import Refused
+from agents.formatting import ActFailed
 from agents.ports import Bench, Model, ModelError
 from agents.registry import AGENTS, agent_of
 from app import terminal

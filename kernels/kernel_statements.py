@@ -398,7 +398,6 @@ class KernelStatements:
                 if math.isfinite(getattr(node, "value", 0))
                 else text.text
             )
-        _ = ATOM
         return text.text
 
     def partial_stores(self) -> list[str]:

@@ -6,8 +6,6 @@ own ruff formats what is new.
 
 from __future__ import annotations
 
-import secrets
-
 from agents.autopatch.convergence_files import add_mini_model
 from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import README, TEST_MONKEY_PATCH, TEST_UTILS, Layout, read_layout
@@ -30,10 +28,9 @@ from agents.autopatch.registration import (
 from agents.autopatch.tests_files import INSTANCE, add_instance_test, add_revert_helper
 from agents.conventions import Conventions, detect
 from agents.conventions.edits import AnchorMissing
-from agents.dev.act import ActFailed
+from agents.formatting import ActFailed, format_candidate
 from agents.ports import Bench, Tree
 from agents.profiles import PlannedFile
-from runners.protocol import Job, Report, Status, StylePayload, StyleResult
 
 WHY = {
     "output_classes.py": "the model's own output class with a token accuracy",
@@ -57,33 +54,16 @@ async def act(profile: ModelProfile, tree: Tree, bench: Bench, *, checkout: str 
     followed, or the files can't be formatted; AnchorMissing when an existing file lacks a place; NotAKernelLibrary.
     """
     candidate = modify(profile, tree) if profile.mode == "modify" else write(profile, tree)
-    python = {path: text for path, text in candidate.files.items() if path.endswith(".py")}
-    style = StylePayload(checkout=checkout, files=python, fix=True, ruff=candidate.ruff)
-    job_id = f"act-{profile.sha256()[:12]}-style"
-    formatted = {**candidate.files, **await _formatted(job_id, style, bench)}
-    created = {path: formatted[path] for path in candidate.created}
-    edited = {path: text for path, text in candidate.files.items() if path not in created}
-    changed = [path for path, text in edited.items() if formatted[path] != text]
-    # Where the file was clean before, the formatter moves only what we added. Where it wasn't, the rest is not ours to touch.
-    originals = {path: tree.read(path) or "" for path in changed}
-    before = (
-        await _formatted(f"{job_id}-before", style.model_copy(update={"files": originals}), bench)
-        if changed
-        else {}
+    files, unclean = await format_candidate(
+        candidate.files,
+        candidate.created,
+        tree,
+        bench,
+        job_id=f"act-{profile.sha256()[:12]}-style",
+        checkout=checkout,
+        ruff=candidate.ruff,
     )
-    unclean = [path for path in changed if before[path] != originals[path]]
-    mended = {path: formatted[path] for path in changed if path not in unclean}
-    return candidate.model_copy(update={"files": {**edited, **mended, **created}, "unclean_before": unclean})
-
-
-async def _formatted(job_id: str, style: StylePayload, bench: Bench) -> dict[str, str]:
-    """The files as the target's ruff leaves them: these paths and no others, whatever the report says."""
-    job = Job(id=job_id, nonce=secrets.token_hex(16), deadline_s=120.0, payload=style)
-    report: Report = await bench.run(job)
-    if report.status is not Status.completed or not isinstance(report.result, StyleResult):
-        why = report.refusal.reason if report.refusal else f"the job ended as {report.status.value}"
-        raise ActFailed(f"The new files could not be formatted with the target's rules: {why}.", report)
-    return {path: report.result.files.get(path, text) for path, text in style.files.items()}
+    return candidate.model_copy(update={"files": files, "unclean_before": unclean})
 
 
 def planned_files(profile: ModelProfile, tree: Tree) -> list[PlannedFile]:

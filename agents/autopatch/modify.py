@@ -22,7 +22,7 @@ from agents.autopatch.readme import ROW
 from agents.autopatch.splice import end_of, functions, insert_after, parse, replace_lines
 from agents.autopatch.tests_files import INSTANCE, layer_checks
 from agents.conventions import detect
-from agents.dev.act import ActFailed
+from agents.formatting import ActFailed
 from agents.ports import Tree
 
 REFRESH = "refresh"

@@ -6,8 +6,8 @@ from agents.autopatch.act import planned_files
 from agents.autopatch.model_profile import ModelProfile
 from agents.conventions import NotAKernelLibrary
 from agents.conventions.edits import AnchorMissing
-from agents.dev.act import ActFailed
 from agents.dev.refused import Refused
+from agents.formatting import ActFailed
 from agents.ports import Tree
 
 

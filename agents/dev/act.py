@@ -6,8 +6,6 @@ kernel every time. The one job sent is `style`, so that the target's own ruff fo
 
 from __future__ import annotations
 
-import secrets
-
 from agents.candidate import Candidate
 from agents.conventions import Conventions, detect
 from agents.conventions.edits import add_function, add_import, add_to_collection
@@ -18,6 +16,7 @@ from agents.dev.reference_in_test import reference_in_test
 from agents.dev.signature import Signature, axis_multiples, check_identifier
 from agents.dev.skeletons import function_import, functional_code, module_file
 from agents.dev.unit_test_file import unit_test_file
+from agents.formatting import ActFailed, format_candidate
 from agents.ports import Bench, Tree
 from agents.profiles import KernelProfile
 from kernels.derivation import Derivation
@@ -25,15 +24,7 @@ from kernels.derive import derive
 from kernels.module_style import ModuleStyle
 from kernels.printer import call_order, kernel_names, print_module
 from kernels.traced import TracedOp
-from runners.protocol import Job, KernelTarget, Report, Status, StylePayload, StyleResult
-
-
-class ActFailed(Exception):  # noqa: N818 - the stage's outcome, told to a person
-    """The candidate could not be made; the message says why in one sentence. `report` is the job's, when there was one."""
-
-    def __init__(self, reason: str, report: Report | None = None):
-        super().__init__(reason)
-        self.report = report
+from runners.protocol import KernelTarget
 
 
 async def act(profile: KernelProfile, tree: Tree, bench: Bench, *, checkout: str = ".") -> Candidate:
@@ -46,32 +37,16 @@ async def act(profile: KernelProfile, tree: Tree, bench: Bench, *, checkout: str
     conventions = detect(tree)
     derivation = derive(TracedOp.model_validate(profile.traced))
     candidate = write(profile, derivation, conventions, tree)
-    job_id = f"act-{profile.sha256()[:12]}-style"
-    style = StylePayload(
-        checkout=checkout, files=candidate.files, fix=True, ruff=conventions.ruff_requirement
+    files, unclean = await format_candidate(
+        candidate.files,
+        candidate.created,
+        tree,
+        bench,
+        job_id=f"act-{profile.sha256()[:12]}-style",
+        checkout=checkout,
+        ruff=candidate.ruff,
     )
-    formatted = await _formatted(job_id, style, bench)
-    created = {path: formatted[path] for path in candidate.created}
-    edited = {path: text for path, text in candidate.files.items() if path not in created}
-    changed = [path for path, text in edited.items() if formatted[path] != text]
-    if not changed:
-        return candidate.model_copy(update={"files": {**edited, **created}})
-    # Where the file was clean before, the formatter moves only what we added. Where it wasn't, the rest of it is not ours to touch.
-    originals = {path: _existing(tree, path) for path in changed}
-    before = await _formatted(f"{job_id}-before", style.model_copy(update={"files": originals}), bench)
-    unclean = [path for path in changed if before[path] != originals[path]]
-    mended = {path: formatted[path] for path in changed if path not in unclean}
-    return candidate.model_copy(update={"files": {**edited, **mended, **created}, "unclean_before": unclean})
-
-
-async def _formatted(job_id: str, style: StylePayload, bench: Bench) -> dict[str, str]:
-    """The files as the target's ruff leaves them: these paths and no others, whatever the report says."""
-    job = Job(id=job_id, nonce=secrets.token_hex(16), deadline_s=60.0, payload=style)
-    report = await bench.run(job)
-    if report.status is not Status.completed or not isinstance(report.result, StyleResult):
-        why = report.refusal.reason if report.refusal else f"the job ended as {report.status.value}"
-        raise ActFailed(f"The new files could not be formatted with the target's rules: {why}.", report)
-    return {path: report.result.files.get(path, text) for path, text in style.files.items()}
+    return candidate.model_copy(update={"files": files, "unclean_before": unclean})
 
 
 def write(profile: KernelProfile, derivation: Derivation, conventions: Conventions, tree: Tree) -> Candidate:

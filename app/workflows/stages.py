@@ -14,8 +14,8 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID, StepOptions
 
 from agents.conventions import NotAKernelLibrary
-from agents.dev.act import ActFailed
 from agents.dev.analysis import AnalysisFault
+from agents.formatting import ActFailed
 from app.dispatch import BenchError
 from app.github import ForbiddenError, LimitedError, UnreachableError, redact
 from app.policy import REPAIR_ROUNDS, ForbiddenWriteError

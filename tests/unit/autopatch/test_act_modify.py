@@ -10,7 +10,7 @@ import pytest
 from agents.autopatch.act import write
 from agents.autopatch.model_profile import NormUse
 from agents.autopatch.modify import modify
-from agents.dev.act import ActFailed
+from agents.formatting import ActFailed
 from app.checkout import CheckoutTree
 from tests.dict_tree import DictTree
 from tests.liger_checkout import liger_checkout
