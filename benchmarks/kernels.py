@@ -70,14 +70,14 @@ class Samples:
     ms: dict[str, list[float]] = field(default_factory=dict)
 
 
-def candidate(name: str, folder: Path) -> Candidate:
-    """Trace, derive, print and import one catalog op. Raises Unsupported."""
+def candidate(name: str, folder: Path, *, wide_rows: bool = False, split_rows: bool = False) -> Candidate:
+    """Trace, derive, print and import one catalog op; wide_rows, split_rows: as in kernels.derive. Raises Unsupported."""
     op = catalog().ops[name].op
     namespace: dict[str, Any] = {}
     exec(compile(op.source, f"{name}_reference.py", "exec"), namespace)  # noqa: S102 - the catalog's own text
     reference = namespace[op.entry]
     traced = trace(op, reference)
-    derivation = derive(traced)
+    derivation = derive(traced, wide_rows=wide_rows, split_rows=split_rows)
     style = ModuleStyle.standalone(name)
     source = print_module(derivation, style)
     path = folder / f"{name}_derived.py"
@@ -381,6 +381,8 @@ def main() -> None:
     )
     parser.add_argument("--dtypes", default="bfloat16", help="separated by commas")
     parser.add_argument("--rounds", type=int, default=40, help="samples a provider and pass")
+    parser.add_argument("--wide-rows", action="store_true", help="derive with rows read in loops")
+    parser.add_argument("--split-rows", action="store_true", help="derive with rows split over programs")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
     parser.add_argument("--commit", default="", help="commit of this repository, for the record")
     parser.add_argument("--out", type=Path, help="write the records here")
@@ -393,7 +395,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.ops.split(","):
             try:
-                one = candidate(name, Path(folder))
+                one = candidate(
+                    name, Path(folder), wide_rows=options.wide_rows, split_rows=options.split_rows
+                )
             except Unsupported as unsupported:
                 problems.append({"op": name, "problem": f"Unsupported: {unsupported.reason}"})
                 print(f"{name}: unsupported: {unsupported.reason}", flush=True)

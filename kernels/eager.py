@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernels.passes.lower import used
 from kernels.traced import TracedOp, references
 
 VIEWS = {
@@ -56,7 +55,7 @@ def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
     """
     largest = max((len(n.shape) for n in traced.nodes), default=0)
     closing = {o.node for o in traced.outputs}
-    live = used(traced, [o.node for o in (*traced.outputs, *traced.gradients) if o.node is not None])
+    live = _used(traced, [o.node for o in (*traced.outputs, *traced.gradients) if o.node is not None])
 
     def full(index: int) -> bool:
         node = traced.nodes[index]
@@ -94,3 +93,15 @@ def eager_traffic(traced: TracedOp) -> tuple[int, int, int]:
     kept -= results
     temporaries = _backward_temporaries(traced, source, live, fused, kept, full)
     return totals[False], totals[True], temporaries
+
+
+def _used(traced: TracedOp, roots: list[int]) -> set[int]:
+    """Traced nodes that the roots depend on."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(references(traced.nodes[node]))
+    return seen

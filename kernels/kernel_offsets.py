@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.row_program import RowProgram, Tensor
+from kernels.row_program import SPLITS, RowProgram, Tensor
 
 
 class Offsets:
@@ -21,7 +21,7 @@ class Offsets:
         """The element offset of a tensor inside this kernel, as text. `given`: axes whose coordinate is a value."""
         if self.flat:
             return "offsets" if tensor.axes else "0"
-        given = given or {}
+        given = {SPLITS: "split_offsets", **(given or {})}
         fixed = dict(at)
         axes = list(tensor.axes)
         terms: list[str] = []
@@ -95,6 +95,8 @@ class Offsets:
         """The argument that holds an axis size. n_cols and n_rows are the block's and the grid's, whatever their axes."""
         if self.program.rows == (axis,):
             name = "n_rows"
+        elif axis == SPLITS:
+            name = SPLITS
         else:
             name = axis if axis.startswith("n_") else f"n_{axis}"
             name = f"{name}_axis" if name in ("n_cols", "n_rows") else name

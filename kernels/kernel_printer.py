@@ -12,10 +12,11 @@ from kernels.looped_row import looped_row
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import Load, Reduce, RowProgram, Tensor
+from kernels.row_program import SPLITS, Load, Reduce, RowProgram, Tensor
+from kernels.split_row import has_columns, reads_parts, split_row
 
 INDENT = "    "
-RUNTIME_SIZES = ("n_elements", "n_rows", "rows_per_program", "rows_per_group", "programs_per_group")
+RUNTIME_SIZES = ("n_elements", "n_rows", "rows_per_program", "rows_per_group", "programs_per_group", SPLITS)
 
 
 @dataclass
@@ -33,11 +34,12 @@ class KernelSource:
     constants: set[str] = field(default_factory=set)
     gradients: Gradients | None = None  # takes HAS_GRADIENTS
     reads_again: bool = False  # takes READ_AGAIN
+    blocks: list[str] = field(default_factory=list)  # tl.constexpr: the block sizes that it takes
     staged: list[str] = field(default_factory=list)  # tensors whose rows are loaded ahead: takes NUM_STAGES
 
 
 class KernelPrinter(KernelStatements):
-    """Prints a row program under a schedule: flat, tile, persistent_row, looped_row or row_block."""
+    """Prints a row program under a schedule: flat, tile, persistent_row, looped_row, split_row or row_block."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class KernelPrinter(KernelStatements):
             "persistent_row": self._persistent_row,
             "row_block": self._row_block,
             "looped_row": lambda: looped_row(self),
+            "split_row": lambda: split_row(self),
         }[self.schedule]()
         scalars = [s for s in self.program.scalars if self._mentions(body, s)]
         if self.offsets.strided:
@@ -69,7 +72,10 @@ class KernelPrinter(KernelStatements):
             body = [
                 line.replace("= tl.program_id(1) *", "= tl.program_id(1).to(tl.int64) *") for line in body
             ]
-        pinned = [f"{s} = {s}.to(tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers]
+        # tl.cast takes a Python float too, as torch.compile hands it when it looks for what a kernel writes to
+        pinned = [
+            f"{s} = tl.cast({s}, tl.float32)" for s in (*scalars, *self.symbols) if s not in self.integers
+        ]
         body = [*self._return_early(), *pinned, *body]
         # Sizes of row axes change from call to call (a sequence length): as constants each would compile anew.
         changing = [s for s, axis in self.offsets.axis_sizes.items() if axis not in self.cols]
@@ -97,6 +103,7 @@ class KernelPrinter(KernelStatements):
             constants=self.text.constants,
             gradients=self.gradients,
             reads_again=self.reads_again,
+            blocks=self._blocks(),
             staged=self._staged(),
         )
 
@@ -123,6 +130,9 @@ class KernelPrinter(KernelStatements):
         ]
 
     def _blocks(self) -> list[str]:
+        if self.schedule == "split_row":
+            wanted = {"BLOCK_SPLITS": reads_parts(self.program), "BLOCK_SIZE": has_columns(self.program)}
+            return [name for name, needed in wanted.items() if needed]
         return ["BLOCK_ROWS", "BLOCK_SIZE"] if self.two_d else ["BLOCK_SIZE"]
 
     @staticmethod

@@ -11,9 +11,10 @@ from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.kernel_offsets import Offsets
 from kernels.looped_row import own_maximum
 from kernels.passes.names import stem, value_names
-from kernels.passes.padding import choose_padding
+from kernels.passes.padding import choose_padding, parts_fill
 from kernels.quantity import Quantity
 from kernels.row_program import (
+    SPLITS,
     Cast,
     Const,
     Gather,
@@ -29,7 +30,7 @@ from kernels.row_program import (
     Uniform,
     operands,
 )
-from kernels.schedules import tiles_columns
+from kernels.schedules import many_reductions, tiles_columns
 
 INDENT = "    "
 INLINE_WIDTH = 64
@@ -58,6 +59,7 @@ class KernelStatements:
         self.taken = {f"{stem(t)}_ptr" for t in self.pointers} | set(program.scalars) | set(self.symbols)
         self.values = value_names(program, self.taken)
         self.padding = choose_padding(program)
+        self.padding.fill.update(parts_fill(program))
         self.eviction: str | None = None  # as text; of what is read and written a block at a time
         self.text = KernelText(
             program,
@@ -75,7 +77,9 @@ class KernelStatements:
         written = [w.tensor for w in (*program.stores, *program.accumulates, *program.scatters)]
         read = [n.tensor for n in self.program.nodes if isinstance(n, Load | Gather)]
         named = [n.like for n in self.program.nodes if isinstance(n, Cast)]
-        return list(dict.fromkeys([*written, *read, *named]))
+        # A gradient that the forward has written was for an incoming gradient of 1: every kernel asks for that.
+        asked = [t.name for t in program.tensors if t.kind == "tangent"] if self.gradients == "found" else []
+        return list(dict.fromkeys([*written, *read, *named, *asked]))
 
     def _symbol(self, quantity: Quantity) -> str:
         """How the kernel writes a quantity: sizes and scalars are arguments; products with powers come from the host."""
@@ -140,6 +144,8 @@ class KernelStatements:
     def mask(self, axes: frozenset[str]) -> str:
         """The mask of an access that varies over these axes; "" when it needs none."""
         row, col = bool(axes & self.rows), bool(axes & self.cols)
+        if SPLITS in axes:
+            return "split_mask"
         if self.schedule == "flat":
             return "mask" if axes else ""
         if self.two_d:
@@ -215,7 +221,8 @@ class KernelStatements:
     def read_again(self, lines: list[str], later: list[str]) -> list[str]:
         """The statements of a row, with what is needed after its last reduction read a second time where READ_AGAIN.
 
-        Only where two or more loads of a full row would stay alive across that reduction. `later`: the lines that follow.
+        Only where two or more loads of a full row would stay alive across that reduction, or one across many. `later`: the
+        lines that follow.
         """
         by_name = {name: index for index, name in self.text.names.items()}
         found = [by_name.get(line.split(" = ", 1)[0]) for line in lines]
@@ -240,7 +247,9 @@ class KernelStatements:
         order = sorted(needed, key=full.__getitem__)
         again = [(name, nodes[by_name[name]]) for name in order]
         loads = sum(isinstance(node, Load) for _, node in again)
-        if loads < READ_AGAIN_LOADS or not all(isinstance(node, Load | Map | Cast) for _, node in again):
+        if loads < (1 if many_reductions(self.program) else READ_AGAIN_LOADS) or not all(
+            isinstance(node, Load | Map | Cast) for _, node in again
+        ):
             return lines
         self.reads_again = True
         block = ["# Read again, from the cache: kept across the sum, they take more registers than there are"]
@@ -299,7 +308,11 @@ class KernelStatements:
             self.text.helpers.add("uniform_at")
             return f"uniform_at({seed}, {offset})"
         block = "tl.program_id(1) * BLOCK_SIZE" if self.two_d or self.tiled else "start"
-        start = f"{row} + {block}" if self.two_d or self.tiled or self.schedule == "looped_row" else row
+        start = (
+            f"{row} + {block}"
+            if self.two_d or self.tiled or self.schedule in ("looped_row", "split_row")
+            else row
+        )
         helper, sizes = ("uniform_tile", "BLOCK_ROWS, ") if self.two_d else ("uniform_row", "")
         self.text.helpers.add(helper)
         self.offsets.sizes["n_cols"] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.row_program import Map, Reduce, RowProgram, Store, operands
+from kernels.row_program import SPLITS, Map, Reduce, RowProgram, Store, operands
 
 if TYPE_CHECKING:
     from kernels.kernel_statements import KernelStatements
@@ -24,7 +24,7 @@ def looped_row(kernel: KernelStatements) -> list[str]:
     again = reads_rows_again(kernel.program)
     for level in range(max(levels, default=0) + 1):
         reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
-        stores = [s for s in wide_stores if _available(kernel.program, s.value, levels) == level]
+        stores = [s for s in wide_stores if available(kernel.program, s.value, levels) == level]
         narrow = [
             i
             for i in range(len(nodes))
@@ -35,21 +35,30 @@ def looped_row(kernel: KernelStatements) -> list[str]:
             kernel.eviction = '"evict_first"' if stores else '"evict_last"'
             if level == 0:
                 lines.append("# The row is read again below: it should stay in the L2 cache until then.")
-        optional = [s for s in stores if kernel.optional(s)]
-        if reduces or not stores or len(optional) < len(stores):
-            lines += [*_column_loop(kernel, reduces, stores, online), ""] if reduces or stores else []
-        else:
-            loop = _column_loop(kernel, [], stores, online)
-            lines += ["if HAS_GRADIENTS:", *(INDENT + line for line in loop), ""]
+        lines += column_loop(kernel, reduces, stores, online, "range(0, n_cols, BLOCK_SIZE)")
     narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
     final = [*kernel.stores(narrow_stores), *kernel.partial_stores()]
     return [*lines, *final] if final else lines[:-1]
 
 
-def _column_loop(
-    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int]
+def column_loop(
+    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int], blocks: str
 ) -> list[str]:
-    """A loop that accumulates some reductions, a vector each, and what follows it. `online`: sum -> its maximum."""
+    """A loop over `blocks` that accumulates some reductions, a vector each, and what follows it, an empty line included.
+
+    `online`: sum -> its maximum. Nothing when there is nothing to do; gradients alone are made only where wanted.
+    """
+    if not reduces and not stores:
+        return []
+    loop = _loop(kernel, reduces, stores, online, blocks)
+    if not reduces and all(kernel.optional(s) for s in stores):
+        loop = ["if HAS_GRADIENTS:", *(INDENT + line for line in loop)]
+    return [*loop, ""]
+
+
+def _loop(
+    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int], blocks: str
+) -> list[str]:
     nodes = kernel.program.nodes
     before: list[str] = []
     inside: list[str] = []
@@ -92,7 +101,7 @@ def _column_loop(
     ]
     return [
         *before,
-        "for start in range(0, n_cols, BLOCK_SIZE):",
+        f"for start in {blocks}:",
         *(INDENT + line for line in body),
         *after,
     ]
@@ -102,10 +111,11 @@ def reads_rows_again(program: RowProgram) -> bool:
     """Whether a loop that writes the row comes after one that reads it."""
     levels, _ = loop_levels(program)
     wide = [s for s in program.stores if set(program.tensor(s.tensor).axes) & set(program.cols)]
-    return any(_available(program, s.value, levels) > 0 for s in wide)
+    return any(available(program, s.value, levels) > 0 for s in wide)
 
 
-def _available(program: RowProgram, node: int, levels: list[int]) -> int:
+def available(program: RowProgram, node: int, levels: list[int]) -> int:
+    """The first loop that can read a node."""
     return levels[node] + (1 if isinstance(program.nodes[node], Reduce) else 0)
 
 
@@ -145,6 +155,8 @@ def own_maximum(program: RowProgram, node: object) -> int | None:
     if not isinstance(node, Reduce) or node.fn != "sum":
         return None
     inner = program.nodes[node.arg]
+    if node.axes == (SPLITS,) and isinstance(inner, Map) and inner.fn == "mul":
+        inner = program.nodes[inner.args[1]]  # the parts' sums, each times exp(its maximum - the row's)
     if not isinstance(inner, Map) or inner.fn != "exp":
         return None
     shifted = program.nodes[inner.args[0]]

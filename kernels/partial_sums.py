@@ -21,8 +21,11 @@ def _sum_parts_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    total = sum of the parts
+    total = sum of the parts, for each of several sums
     """
+    sum_idx = tl.program_id(1).to(tl.int64)
+    part_ptr += sum_idx * n_parts * n_cols
+    total_ptr += sum_idx * n_cols
     col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
     acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
     for start in range(0, n_parts, BLOCK_PARTS):
@@ -34,10 +37,10 @@ def _sum_parts_kernel(
 '''
 
 _LAUNCH = """
-_sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+_sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE), n_sums)](
     total,
     parts,
-    parts.shape[0],
+    parts.shape[dim],
     n_cols,
     BLOCK_PARTS=BLOCK_PARTS,
     BLOCK_SIZE=BLOCK_SIZE,
@@ -46,10 +49,10 @@ _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
 """
 
 _HOST = """
-def sum_parts(parts, dtype):
-    # A sum and a cast in one launch, always in the same order
-    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
-    n_cols = total.numel()
+def sum_parts(parts, dtype, dim=0):
+    # Sums over dim and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[:dim] + parts.shape[dim + 1 :], dtype=dtype, device=parts.device)
+    n_sums, n_cols = parts.shape[:dim].numel(), parts.shape[dim + 1 :].numel()
     BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
     if n_cols > 0:
 {launch}

@@ -11,6 +11,8 @@ from kernels.helpers import CONSTANTS, helper_sources
 from kernels.kernel_printer import KernelPrinter
 from kernels.module_style import ModuleStyle
 from kernels.partial_sums import sum_parts_source
+from kernels.row_program import RowProgram
+from kernels.schedules import MOST_SPLITS, SPLIT_PROGRAMS
 from kernels.templates.registry import TEMPLATES
 from kernels.tidy import tidy
 from kernels.wrapper_printer import WrapperPrinter
@@ -40,6 +42,12 @@ def get_sm_count(device):
     if device.type == "xpu":
         return torch.xpu.get_device_properties(device).gpu_eu_count
     return 4
+"""
+SPLIT_COUNT = f"""
+def split_count(n_rows, n_cols, BLOCK_SIZE, device):
+    # Programs that share a row: {SPLIT_PROGRAMS} a multiprocessor over all rows, and no more than there are blocks
+    wanted = triton.cdiv({SPLIT_PROGRAMS} * get_sm_count(device), max(n_rows, 1))
+    return max(1, min(wanted, triton.cdiv(n_cols, BLOCK_SIZE), {MOST_SPLITS}))
 """
 PIPELINE_STAGES = """
 def pipeline_stages(n_cols, *element_sizes):
@@ -107,8 +115,11 @@ def assemble(style: ModuleStyle, steps: list[PrintedStep], host: list[str]) -> s
     blocks: list[str] = []
     if needs_settings and not style.utils_module:
         blocks.append(CALCULATE_SETTINGS.strip("\n"))
-    if any("get_sm_count(" in text for text in host):
+    splits = any("split_count(" in text for text in host)
+    if splits or any("get_sm_count(" in text for text in host):
         blocks.append(SM_COUNT.strip("\n"))
+    if splits:
+        blocks.append(SPLIT_COUNT.strip("\n"))
     if any("pipeline_stages(" in text for text in host):
         blocks.append(PIPELINE_STAGES.strip("\n"))
     blocks += helper_sources({h for s in sources for h in s.helpers})
@@ -149,11 +160,15 @@ def printed_steps(derivation: Derivation, style: ModuleStyle, *, backward: bool)
             else [f"Stage {number} of {kernels}: {written}", *(doc if number == kernels else [])]
         )
         gradients = None
-        if derivation.gradient_in_forward:
+        if derivation.gradient_in_forward and (backward or _writes_gradient(step.program)):
             gradients = "found" if backward else "written"
         source = KernelPrinter(step.program, step.schedule.name, name, own, integers, gradients).print()
         printed.append(PrintedStep(step.program, step.schedule.name, name, source))
     return printed
+
+
+def _writes_gradient(program: RowProgram) -> bool:
+    return any(program.tensor(s.tensor).kind == "gradient" for s in program.stores)
 
 
 def _forward_doc(derivation: Derivation) -> list[str]:

@@ -19,6 +19,7 @@ from kernels.op_spec import Frozen
 from kernels.quantity import Quantity
 
 Role = Literal["scalar", "row", "column", "full"]
+SPLITS = "n_splits"  # the axis of a row's parts, where a row is split over programs (passes/split_rows.py)
 
 
 class Axis(Frozen):

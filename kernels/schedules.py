@@ -2,18 +2,33 @@
 
 flat: one index over all elements, when every operand has the same layout. tile: rows by columns, element-wise with
 broadcasts or packed halves. persistent_row: a program holds a row, for reductions. row_block: a program holds one row at
-a time and walks over many, adding up column gradients.
+a time and walks over many, adding up column gradients. split_row: a program has a part of a row.
 """
 
 from __future__ import annotations
 
 from kernels.derivation import KernelSchedule
 from kernels.looped_row import reads_rows_again
+from kernels.passes.functions import FUNCTIONS
 from kernels.passes.program import live_vectors
-from kernels.row_program import Cast, Gather, Index, Load, Reduce, RowProgram, Scan, Uniform, operands
+from kernels.row_program import (
+    SPLITS,
+    Cast,
+    Gather,
+    Index,
+    Load,
+    Map,
+    Reduce,
+    RowProgram,
+    Scan,
+    Uniform,
+    operands,
+)
 
 # Elements a program handles, by measurement on an H200 (docs/performance.md): enough bytes in flight, no spills.
 FLAT_BLOCK, FLAT_WARPS = 1024, 4
+# One tensor read, or arithmetic alone: twice the bytes in flight a thread, which pays where a launch is short.
+FLAT_LIGHT_WARPS = 2
 # A sum costs a barrier: where a loss is summed, so many programs a multiprocessor walk over blocks and reduce once.
 FLAT_SUM_BLOCK, FLAT_SUM_WARPS, FLAT_SUM_PROGRAMS = 1024, 4, 32
 # A backward that finds its gradient written returns at once: the fewer programs start for that, the better.
@@ -23,11 +38,15 @@ TILE_BLOCK, TILE_WARPS = 1024, 4
 TILE_ROWS, TILE_ROWS_MANY_VECTORS, TILE_FEW_VECTORS = 4, 2, 4
 # A row that is reduced more than once: each reduction waits for all warps, so few of them.
 FEW_WARPS, FEW_WARPS_COLUMNS = 8, 16384
+# As many reductions of one row, and a row that four warps can hold: fewer still.
+MANY_REDUCTIONS, FEWER_WARPS, FEWER_WARPS_COLUMNS = 3, 4, 4096
 # From here on a row's values, kept across its reduction, don't fit the registers: they are read again.
-READ_AGAIN_COLUMNS = 16384
+READ_AGAIN_COLUMNS, READ_AGAIN_MANY_COLUMNS = 16384, 4096  # the second: of a row that is reduced many times
 LOOP_BLOCK, LOOP_WARPS = 2048, 4
 # Where a loop reads a row again to write it: few rows in flight, so that more of them are still in the L2 cache.
 LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS = 8192, 8
+# A row split over programs: so many programs a multiprocessor, and never more parts than one program reads at once.
+SPLIT_BLOCK, SPLIT_WARPS, SPLIT_PROGRAMS, MOST_SPLITS = 2048, 4, 8, 1024
 # Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
 COLUMN_BLOCK, COLUMN_WARPS, COLUMN_PROGRAMS = 2048, 4, 4
 # Rows that walk one after another leave memory idle: so many columns of them in flight a multiprocessor.
@@ -81,7 +100,13 @@ def flat_block(program: RowProgram, *, idle: bool = False) -> tuple[int, int]:
     """(elements a program, warps) of a flat kernel. `idle`: as a rule it finds nothing to do."""
     if idle:
         return FLAT_IDLE_BLOCK, FLAT_IDLE_WARPS
-    return (FLAT_SUM_BLOCK, FLAT_SUM_WARPS) if program.accumulates else (FLAT_BLOCK, FLAT_WARPS)
+    if program.accumulates:
+        return FLAT_SUM_BLOCK, FLAT_SUM_WARPS
+    loads = sum(isinstance(n, Load) for n in program.nodes)
+    light = loads == 1 or not any(
+        isinstance(n, Map) and FUNCTIONS[n.fn].transcendental for n in program.nodes
+    )
+    return FLAT_BLOCK, FLAT_LIGHT_WARPS if light else FLAT_WARPS
 
 
 def tile_rows(program: RowProgram) -> int:
@@ -89,8 +114,15 @@ def tile_rows(program: RowProgram) -> int:
     return TILE_ROWS if live_vectors(program) <= TILE_FEW_VECTORS else TILE_ROWS_MANY_VECTORS
 
 
+def many_reductions(program: RowProgram) -> bool:
+    """Whether a row is reduced so often that the waiting costs more than the reading."""
+    return sum(isinstance(n, Reduce) for n in program.nodes) >= MANY_REDUCTIONS
+
+
 def few_warps(program: RowProgram) -> bool:
-    """Whether one load of the row goes through reductions that wait for each other."""
+    """Whether one load of the row goes through reductions that wait for each other, or it is reduced many times."""
+    if many_reductions(program):
+        return True
     axes = program.node_axes()
     cols = set(program.cols)
     rows = set(program.rows)
@@ -179,9 +211,30 @@ def _looped_row(program: RowProgram, why: str) -> KernelSchedule:
     )
 
 
+def is_split(program: RowProgram) -> bool:
+    """Whether a row is split over programs (kernels/passes/split_rows.py)."""
+    return any(a.name == SPLITS for a in program.axes)
+
+
+def _split_row(program: RowProgram) -> KernelSchedule:
+    wide = any(axes & set(program.cols) for axes in program.node_axes())
+    return KernelSchedule(
+        name="split_row",
+        why="few rows of very many columns: a row is split over programs, so that every multiprocessor has work",
+        live_vectors=live_vectors(program),
+        block_size=f"at most {SPLIT_BLOCK} columns at a time" if wide else "the parts of a row",
+        num_warps=str(SPLIT_WARPS),
+        grid=f"rows by parts of a row, {SPLIT_PROGRAMS} programs a multiprocessor"
+        if wide
+        else "one program per row",
+    )
+
+
 def choose_schedule(program: RowProgram, *, wide_rows: bool = False) -> KernelSchedule:
     """The schedule of one kernel, with its reason. `wide_rows`: rows don't fit one block."""
     vectors = live_vectors(program)
+    if is_split(program):
+        return _split_row(program)
     if is_flat(program):
         return KernelSchedule(
             name="flat",

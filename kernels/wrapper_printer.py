@@ -12,7 +12,7 @@ from kernels.passes.lower import ROWS
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import Map, RowProgram, Symbol
+from kernels.row_program import SPLITS, Map, RowProgram, Symbol
 from kernels.schedules import (
     COLUMN_BLOCK,
     COLUMN_PROGRAMS,
@@ -20,13 +20,19 @@ from kernels.schedules import (
     COLUMNS_IN_FLIGHT,
     FEW_WARPS,
     FEW_WARPS_COLUMNS,
+    FEWER_WARPS,
+    FEWER_WARPS_COLUMNS,
     FLAT_SUM_PROGRAMS,
     READ_AGAIN_COLUMNS,
+    READ_AGAIN_MANY_COLUMNS,
+    SPLIT_BLOCK,
+    SPLIT_WARPS,
     TILE_BLOCK,
     TILE_WARPS,
     few_warps,
     flat_block,
     loop_block,
+    many_reductions,
     tile_rows,
     tiles_columns,
 )
@@ -44,6 +50,8 @@ class WrapperPrinter(WrapperTensors):
             lines += [f"{stem(n)} = {stem(n)}.contiguous()" for n in self.given]
         lines += [] if self.backward else self._divisible()
         self.known = {}
+        self.split_sizes: list[str] = []
+        self.part_buffers = 0
         for step in self.steps:
             lines += self._kernel_step(step) if step.source else self._host_step(step)
         lines.append(f"return {self._result_names()}")
@@ -73,6 +81,8 @@ class WrapperPrinter(WrapperTensors):
 
     def _kernel_step(self, step: PrintedStep) -> list[str]:
         program, source = step.program, step.printed
+        if step.schedule == "split_row":
+            return self._split_step(step)
         main = stem(self.main(program).name)
         accumulated = list(dict.fromkeys(a.tensor for a in program.accumulates))
         scattered = list(dict.fromkeys(s.tensor for s in program.scatters))
@@ -93,9 +103,12 @@ class WrapperPrinter(WrapperTensors):
             count, grid, programs = "n_rows * n_cols", "n_rows,", "n_rows"
             settings = ["BLOCK_SIZE, num_warps = calculate_settings(n_cols)"]
             if step.schedule == "persistent_row" and few_warps(program):
+                most = f"{FEW_WARPS}"
+                if many_reductions(program):
+                    most = f"{FEWER_WARPS} if BLOCK_SIZE <= {FEWER_WARPS_COLUMNS} else {FEW_WARPS}"
                 settings += [
                     f"if BLOCK_SIZE <= {FEW_WARPS_COLUMNS}:",
-                    f"{INDENT}num_warps = min(num_warps, {FEW_WARPS})  # each reduction of a row waits for all of them",
+                    f"{INDENT}num_warps = min(num_warps, {most})  # each reduction of a row waits for all of them",
                 ]
             if step.schedule == "looped_row":
                 settings = [
@@ -180,18 +193,51 @@ class WrapperPrinter(WrapperTensors):
             *sums,
         ]
 
+    def _split_step(self, step: PrintedStep) -> list[str]:
+        """A launch over parts of rows. The sizes are those of the kernel before it, when that had parts too."""
+        program = step.program
+        main = stem(self.main(program).name)
+        columns = "BLOCK_SIZE" in step.printed.blocks
+        lines = self._grid_sizes(program)
+        if lines != self.split_sizes:
+            self.split_sizes = lines
+            lines = [
+                *lines,
+                f"BLOCK_SIZE, num_warps = min(triton.next_power_of_2(max(n_cols, 1)), {SPLIT_BLOCK}), {SPLIT_WARPS}",
+                f"n_splits = split_count(n_rows, n_cols, BLOCK_SIZE, {main}.device)",
+            ]
+        else:
+            lines = []
+        self.known[SPLITS] = SPLITS
+        accumulated = list(dict.fromkeys(a.tensor for a in program.accumulates))
+        buffers, sums = self._partials(step, accumulated, main, "n_rows")
+        settings = [
+            f"{name} = {self.size(self.axes[axis])}" for name, axis in step.printed.axis_sizes.items()
+        ]
+        call = self._call(step, "n_rows, n_splits" if columns else "n_rows,", main)
+        return [
+            *lines,
+            *self._allocations(program),
+            *buffers,
+            "if n_rows * n_cols > 0:",
+            *(INDENT + line for line in (*settings, *call)),
+            *sums,
+        ]
+
     def _allocations(self, program: RowProgram) -> list[str]:
         """What the kernel stores; a gradient in the forward only where wanted, in the backward where not yet there."""
         plain = {
             n: f"{stem(n)} = {self.empty(self.tensors[n], program)}"
             for n in dict.fromkeys(s.tensor for s in program.stores)
         }
-        optional = self.optional_gradients()
+        wanted = self.optional_gradients()
+        optional = [n for n in wanted if n in plain]
         lines = [text for n, text in plain.items() if n not in optional]
         if not self.backward:
             return lines + [f"{plain[n]} if has_gradients else None" for n in optional]
+        if wanted and program is self.steps[0].program:
+            lines.append(f"has_gradients = {stem(wanted[0])} is not None")
         if optional:
-            lines.append(f"has_gradients = {stem(optional[0])} is not None")
             lines += ["if not has_gradients:", *(INDENT + plain[n] for n in optional)]
         return lines
 
@@ -247,19 +293,27 @@ class WrapperPrinter(WrapperTensors):
         if source.gradients:
             call.append(f"{INDENT}HAS_GRADIENTS=has_gradients,")
         if source.reads_again:
-            call.append(f"{INDENT}READ_AGAIN=BLOCK_SIZE >= {READ_AGAIN_COLUMNS},")
+            call.append(f"{INDENT}READ_AGAIN=BLOCK_SIZE >= {self._again(step.program)},")
         if step.schedule == "row_block":
-            call.append(f"{INDENT}NUM_STAGES={self._stages(source)},")
-        call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,", f"{INDENT}num_warps=num_warps,", ")"]
+            call.append(f"{INDENT}NUM_STAGES={self._stages(source, step.program)},")
+        if "BLOCK_SPLITS" in source.blocks:
+            call.append(f"{INDENT}BLOCK_SPLITS=triton.next_power_of_2(n_splits),")
+        call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,"] if "BLOCK_SIZE" in source.blocks else []
+        call += [f"{INDENT}num_warps=num_warps,", ")"]
         if self.style.device_context:
             call = [f"with device_context({main}.device):", *(INDENT + line for line in call)]
         return call
 
-    def _stages(self, source: KernelSource) -> str:
+    @staticmethod
+    def _again(program: RowProgram) -> int:
+        """From how many columns on a row is read twice."""
+        return READ_AGAIN_MANY_COLUMNS if many_reductions(program) else READ_AGAIN_COLUMNS
+
+    def _stages(self, source: KernelSource, program: RowProgram) -> str:
         """How many rows are under way at once: as many as fit, and one where the row is read twice instead."""
         sizes = ", ".join(["BLOCK_SIZE", *(f"{stem(n)}.element_size()" for n in source.staged)])
         stages = f"pipeline_stages({sizes})"
-        return f"1 if BLOCK_SIZE >= {READ_AGAIN_COLUMNS} else {stages}" if source.reads_again else stages
+        return f"1 if BLOCK_SIZE >= {self._again(program)} else {stages}" if source.reads_again else stages
 
     def _scalar(self, name: str) -> str:
         spec = next(s for s in self.derivation.op.scalars if s.name == name)
@@ -270,8 +324,11 @@ class WrapperPrinter(WrapperTensors):
     def _partials(
         self, step: PrintedStep, accumulated: list[str], main: str, programs: str
     ) -> tuple[list[str], list[str]]:
-        """Buffers of one part a program, and the sums over them."""
-        buffers, sums = [], []
+        """Buffers of one part a program, and the sums over them; sums over buffers of one shape share a launch."""
+        buffers: list[str] = []
+        sums: dict[str, list[str]] = {}
+        together: dict[str, list[str]] = {}
+        shapes: dict[str, str] = {}
         groups = group_axes(step.program)
         for name in accumulated:
             tensor = self.tensors[name]
@@ -283,21 +340,63 @@ class WrapperPrinter(WrapperTensors):
                 if step.schedule == "row_block" and tiles_columns(step.program)
                 else programs
             )
-            shape = f"({parts},)" if scalar else f"({programs}, {self.size(size)})"
-            buffers.append(f"_{stem(name)} = torch.empty({shape}, dtype=torch.float32, device={main}.device)")
-            shaped = len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor))
-            view = f".view({self.shape(tensor)})" if shaped else ""
+            shape = f"{parts}" if scalar else f"{programs}, {self.size(size)}"
             if groups and set(tensor.axes) & set(step.program.rows):
+                buffers.append(self._buffer(f"_{stem(name)}", shape, main))
                 by_group = f"_{stem(name)}.view(n_groups, programs_per_group, {self.size(size)})"
-                text = f"{by_group}.sum(dim=1){view}{self.to_result(tensor)}"
+                text = f"{by_group}.sum(dim=1){self._shaped(name)}{self.to_result(tensor)}"
+                sums[name] = [f"{stem(name)} = {text}"]
             else:
-                text = f"sum_parts(_{stem(name)}, {self.result_dtype(tensor)}){view}"
-            sums.append(f"{stem(name)} = {text}")
-            divisor = self._divisor(step.program, name) if scalar and tensor.kind == "output" else None
-            if divisor:
+                # a forward's results are cast in the sum itself: a cast that changes nothing returns the same tensor
+                same = shape if self.backward else f"{shape} {self.result_dtype(tensor)}"
+                together.setdefault(same, []).append(name)
+                shapes[same] = shape
+        for same, names in together.items():
+            shape = shapes[same]
+            made, summed = self._summed_together(names, shape, main)
+            buffers += made
+            sums |= summed
+        for name in accumulated:
+            divisor = self._divisor(step.program, name) if self.tensors[name].kind == "output" else None
+            if divisor and not self.tensors[name].axes:
                 nan = f'torch.full_like({stem(name)}, float("nan"))'
-                sums += [f"if {divisor} == 0:", f"{INDENT}{stem(name)} = {nan}  # the mean of nothing"]
-        return buffers, sums
+                sums[name] += [f"if {divisor} == 0:", f"{INDENT}{stem(name)} = {nan}  # the mean of nothing"]
+        return buffers, [line for lines in sums.values() for line in lines]
+
+    def _summed_together(
+        self, names: list[str], shape: str, main: str
+    ) -> tuple[list[str], dict[str, list[str]]]:
+        """The buffers of the parts of `names`, all of one shape, and the lines that add them up."""
+        dtypes = list(dict.fromkeys(self.result_dtype(self.tensors[n]) for n in names))
+        if len(names) == 1:
+            text = f"sum_parts(_{stem(names[0])}, {dtypes[0]}){self._shaped(names[0])}"
+            return [self._buffer(f"_{stem(names[0])}", shape, main)], {
+                names[0]: [f"{stem(names[0])} = {text}"]
+            }
+        self.part_buffers += 1
+        parts = "_parts" if self.part_buffers == 1 else f"_parts_{self.part_buffers}"
+        buffers = [
+            self._buffer(parts, f"{len(names)}, {shape}", main),
+            f"{', '.join(f'_{stem(n)}' for n in names)} = {parts}",
+        ]
+        dtype = dtypes[0] if len(dtypes) == 1 else f"{dtypes[0]} if {' == '.join(dtypes)} else torch.float32"
+        summed = [f"{', '.join(stem(n) for n in names)} = sum_parts({parts}, {dtype}, dim=1)"]
+        for name in names:
+            cast = f".to({self.result_dtype(self.tensors[name])})" if len(dtypes) > 1 else ""
+            if self._shaped(name) or cast:
+                summed.append(f"{stem(name)} = {stem(name)}{self._shaped(name)}{cast}")
+        return buffers, {names[0]: summed} | {name: [] for name in names[1:]}
+
+    @staticmethod
+    def _buffer(name: str, shape: str, main: str) -> str:
+        """One fp32 allocation of the parts; `shape` is the inside of a tuple."""
+        inside = shape if ", " in shape else f"{shape},"
+        return f"{name} = torch.empty(({inside}), dtype=torch.float32, device={main}.device)"
+
+    def _shaped(self, name: str) -> str:
+        tensor = self.tensors[name]
+        shaped = len(tensor.dims) > 1 or (len(tensor.dims) == 1 and self.shapes.star(tensor))
+        return f".view({self.shape(tensor)})" if shaped else ""
 
     def _divisor(self, program: RowProgram, name: str) -> str | None:
         """The size that every part of a mean is divided by: with nothing to add up no program divides by its 0."""
@@ -330,6 +429,13 @@ class WrapperPrinter(WrapperTensors):
                 text = Text(f"{text.at(ATOM)}.permute({', '.join(str(axes.index(a)) for a in wanted)})", ATOM)
                 written = text.text
             result = self.to_result(tensor)
+            if result and not self.backward and tensor.kind == "output":
+                # Cast to the dtype that it has, a tensor is itself, and torch.compile gives the gradient of a result that
+                # is one of the forward's own intermediates to that one (torch 2.11: a zero gradient, silently).
+                lines.append(
+                    "# a copy: torch.compile loses the gradient of a result that is an intermediate too"
+                )
+                result = f"{result.removesuffix(')')}, copy=True)"
             if wanted and (len(wanted) != len(tensor.dims) or (mixed and self.shapes.star(tensor))):
                 result = f".view({self.shape(tensor)})" + result
             lines.append(f"{stem(store.tensor)} = {text.at(ATOM) if result else written}{result}")

@@ -129,6 +129,12 @@ class WrapperTensors:
         order = {"output": 0, "gradient": 1, "saved": 2}
         found = [self.tensors[n] for n in self.produced if self.tensors[n].kind in order]
         rank = {f"d{n}": i for i, n in enumerate(call_order(self.derivation))}
+        # Results are called y, or y0, y1, … as the reference returns them; kernels may write them in another order.
+        rank |= {
+            t.name: int(f"0{t.name.removeprefix('out').removeprefix('y')}")
+            for t in found
+            if t.kind == "output"
+        }
         return sorted(found, key=lambda t: (order[t.kind], rank.get(t.name, 0)))
 
     # --- allocations ---

@@ -13,13 +13,13 @@ from kernels.derivation import Unsupported
 from kernels.passes.aten import ELEMENTWISE, STRUCTURAL
 from kernels.passes.aten_elementwise import num
 from kernels.passes.graph import Graph
+from kernels.passes.named_axes import NamedAxes, is_number
 from kernels.passes.values import Refine, Value, broadcast, coordinates, element
 from kernels.quantity import Quantity
 from kernels.row_program import Axis, Cast, Tensor
 from kernels.traced import Arg, ListArg, LiteralArg, NodeArg, QuantityArg, TracedNode, TracedOp, references
 
 ROWS = "n_rows"
-PRIMES = (101, 103, 107, 109, 113, 127, 131)
 MAX_REFINEMENTS = 12
 MALFORMED = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 
@@ -55,46 +55,17 @@ def source_line(traced: TracedOp, line: int | None) -> str | None:
     return f"line {line}: {lines[line - 1].strip()}" if 0 < line <= len(lines) else f"line {line}"
 
 
-class Lowering:
+class Lowering(NamedAxes):
     """One walk over the traced graph with a given table of axis splits."""
 
     def __init__(self, traced: TracedOp, splits: dict[str, tuple[Axis, Axis]]):
-        self.traced, self.splits = traced, splits
-        self.graph = Graph()
+        super().__init__(traced, splits)
         self.values: list[Value | tuple[Value | None, ...] | None] = []
         self.casts: list[str] = []
-        self.env: dict[str, float] = {
-            s.name: float(s.default) for s in traced.op.scalars if _is_number(s.default)
-        }
-        for position, (axis, multiple) in enumerate(traced.axes.items()):
-            tied = self.env[traced.tied[axis]] if axis in traced.tied else 1
-            self.env[axis] = float(PRIMES[position] * multiple * tied)
-        for axis in traced.axes:
-            self._declare(Axis(name=axis, size=Quantity.of(axis)))
         for spec in traced.op.tensors:
             dims = tuple(self.primitives(ROWS if a == "*" else a) for a in spec.shape)
             tensor = Tensor(name=spec.name, dims=dims, dtype=spec.dtype, kind="input")
             self.graph.tensors[spec.name] = tensor
-
-    def _declare(self, axis: Axis) -> None:
-        self.graph.axes[axis.name] = axis
-        for part in self.splits.get(axis.name, ()):
-            self._declare(part)
-
-    def primitives(self, axis: str) -> tuple[str, ...]:
-        """The primitive axes that a named axis consists of, outermost first."""
-        if axis not in self.splits:
-            return (axis,)
-        outer, inner = self.splits[axis]
-        return self.primitives(outer.name) + self.primitives(inner.name)
-
-    def split(self, axis: str, outer: Quantity, inner: Quantity) -> Refine:
-        """The signal to start over with `axis` = outer * inner; small literal sizes are unrolled."""
-        parts = []
-        for suffix, size in (("outer", outer), ("inner", inner)):
-            literal = int(size.coef) if size.is_number else None
-            parts.append(Axis(name=f"{axis}_{suffix}", size=size, unroll=literal))
-        return Refine(axis, *parts)
 
     # --- arguments ---
 
@@ -122,7 +93,7 @@ class Lowering:
             return found
         if isinstance(arg, QuantityArg):
             return Value.scalar(self.graph.symbol(arg.quantity))
-        if isinstance(arg, LiteralArg) and _is_number(arg.value):
+        if isinstance(arg, LiteralArg) and is_number(arg.value):
             return Value.scalar(self.graph.const(float(arg.value)))  # type: ignore[arg-type]
         raise Unsupported(f"the argument {arg} is not a number")
 
@@ -136,7 +107,7 @@ class Lowering:
         if isinstance(arg, QuantityArg):
             return arg.quantity
         value = self.literal(arg)
-        if not _is_number(value):
+        if not is_number(value):
             raise Unsupported(f"{value!r} is not a size")
         return Quantity.number(float(value))  # type: ignore[arg-type]
 
@@ -236,39 +207,6 @@ class Lowering:
         self.graph.tensors[name] = Tensor(name=name, dims=dims, dtype="float", kind="tangent")
         return self.load(name, dims)
 
-    def dims_of_size(self, size: Quantity) -> tuple[str, ...]:
-        """The primitive axes whose product is `size`: a named axis, a part of one, or several in declaration order."""
-        if size.same(Quantity()):
-            return ()
-        for name, axis in self.graph.axes.items():
-            if axis.size.same(size):
-                return self.primitives(name)
-        named = list(self.traced.axes)
-        for start in range(len(named)):
-            total, parts = Quantity(), ()
-            for axis in named[start:]:
-                total, parts = total * Quantity.of(axis), (*parts, *self.primitives(axis))
-                if total.same(size):
-                    return parts
-        half = self._half_of(size)
-        if half is not None:
-            raise half
-        raise Unsupported(f"a result has a dimension of size {size.text()}, which is no axis of the inputs")
-
-    def _half_of(self, size: Quantity) -> Refine | None:
-        """A result as wide as an n-th of a named axis: that axis must be split."""
-        for axis in self.traced.axes:
-            whole = Quantity.of(axis)
-            count = whole / size
-            if (
-                count.is_number
-                and count.coef == int(count.coef)
-                and 1 < count.coef <= 8
-                and axis not in self.splits
-            ):
-                return self.split(axis, Quantity.number(count.coef), size)
-        return None
-
     def _cast(self, node: TracedNode) -> Value:
         value = self.value(node.args[0])
         if node.user_cast and node.dtype == "float" and self._dtype(node.args[0]) != "float":
@@ -333,19 +271,3 @@ class Lowering:
             for at in coordinates(self.graph, dims)
         }
         return Value(dims, elements)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def used(traced: TracedOp, roots: list[int]) -> set[int]:
-    """Traced nodes that the roots depend on."""
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(references(traced.nodes[node]))
-    return seen

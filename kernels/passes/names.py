@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import keyword
 
-from kernels.row_program import Cast, Gather, Load, Map, Reduce, RowProgram, Scan, Symbol, Uniform
+from kernels.row_program import SPLITS, Cast, Gather, Load, Map, Reduce, RowProgram, Scan, Symbol, Uniform
 
 RESERVED = {
     "tl", "torch", "triton", "ctx", "mask", "offsets", "col_offsets", "row_idx", "row_offsets", "grid", "n_cols", "n_rows",
     "n_elements", "block_start", "row_start", "row_end", "rows_per_program", "n_programs", "program_id", "BLOCK_SIZE",
+    "split_idx", "split_offsets", "split_mask", "n_splits", "BLOCK_SPLITS",
     "relu", "tanh", "expm1", "log1p", "softplus", "silu", "sign", "abs", "max", "min", "sum", "range", "float", "int",
 }  # fmt: skip
 PREFIXES = {
@@ -62,6 +63,8 @@ def _wanted(program: RowProgram, index: int, names: dict[int, str]) -> str:
         return node.tensor + suffix
     if isinstance(node, Gather):
         return f"{node.tensor}_{names[node.index]}"
+    if isinstance(node, Reduce) and node.axes == (SPLITS,):
+        return names[_first_load(program, node.arg)].removesuffix("_parts")
     if isinstance(node, Reduce):
         arg = program.nodes[node.arg]
         if node.fn == "sum" and isinstance(arg, Map) and arg.fn == "mul" and arg.args[0] != arg.args[1]:
@@ -78,6 +81,11 @@ def _wanted(program: RowProgram, index: int, names: dict[int, str]) -> str:
     if isinstance(node, Map):
         return _map_name(program, node, names)
     return "value"
+
+
+def _first_load(program: RowProgram, index: int) -> int:
+    node = program.nodes[index]
+    return _first_load(program, node.args[0]) if isinstance(node, Map) else index
 
 
 def _map_name(program: RowProgram, node: Map, names: dict[int, str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from kernels.passes.functions import FUNCTIONS
-from kernels.row_program import Cast, Const, Gather, Load, Map, Node, Reduce, RowProgram, Scan
+from kernels.row_program import SPLITS, Cast, Const, Gather, Load, Map, Node, Reduce, RowProgram, Scan
 
 IDENTITY = {
     "sum": 0.0,
@@ -62,6 +62,19 @@ def choose_padding(program: RowProgram) -> Padding:
         if best is None or len(masked) < len(best.masked):
             best = Padding(fill, masked)
     return best or Padding({}, frozenset())
+
+
+def parts_fill(program: RowProgram) -> dict[int, float]:
+    """What the loads of a split row's parts put in dead lanes: what changes nothing where they are brought together."""
+    fill: dict[int, float] = {}
+    for node in program.nodes:
+        if isinstance(node, Reduce) and node.axes == (SPLITS,):
+            found = program.nodes[node.arg]
+            if isinstance(found, Load):
+                fill[node.arg] = IDENTITY[node.fn]
+            elif isinstance(found, Map):
+                fill.setdefault(found.args[0], 0.0)
+    return fill
 
 
 class _OfTheRow(float):

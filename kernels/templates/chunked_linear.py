@@ -8,7 +8,7 @@ given to the kernel, so that the losses of the chunks add up to the loss.
 from __future__ import annotations
 
 from kernels.derivation import ChunkedLoss, Derivation, KernelSchedule, Operand, Rule, Saved, Unsupported
-from kernels.derive import Deriver
+from kernels.deriver import Deriver
 from kernels.host_text import HostText
 from kernels.op_spec import TensorSpec
 from kernels.passes.layout import Layout

@@ -17,9 +17,17 @@ from tests.contract.kernels.catalog_cases import trace_source
 
 # flat · tile with helpers and row_block in tiles · persistent_row and row_block · looped_row and gather · scatter
 OPS = ["quick_gelu", "dyt", "rms_norm", "cross_entropy", "embedding"]
+SPLIT = "softmax"  # two split_row kernels each way
 ARCHS = {"sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
-BLOCKS = {"flat": 1024, "tile": 1024, "looped_row": 2048, "row_block": 2048, "persistent_row": 2048}
-SETTINGS = {"BLOCK_ROWS": 2, "NUM_STAGES": 3, "READ_AGAIN": True, "HAS_GRADIENTS": True}
+BLOCKS = {
+    "flat": 1024,
+    "tile": 1024,
+    "looped_row": 2048,
+    "row_block": 2048,
+    "persistent_row": 2048,
+    "split_row": 2048,
+}
+SETTINGS = {"BLOCK_ROWS": 2, "NUM_STAGES": 3, "READ_AGAIN": True, "HAS_GRADIENTS": True, "BLOCK_SPLITS": 512}
 # Two f64 PTX lines a scalar are its load and its conversion to fp32; arithmetic in f64 would be more.
 PROGRAM = """
 import json, re, sys, tempfile, warnings
@@ -45,8 +53,8 @@ json.dump(answers, sys.stdout)
 
 def jobs() -> list[dict]:
     found = []
-    for name in OPS:
-        derivation: Derivation = derive(trace_source(catalog().ops[name].op))
+    for name in [*OPS, SPLIT]:
+        derivation: Derivation = derive(trace_source(catalog().ops[name].op), split_rows=name == SPLIT)
         style = ModuleStyle.standalone(name)
         module = print_module(derivation, style)
         steps = [s for s in (*derivation.forward_steps, *derivation.backward_steps) if s.schedule]
@@ -94,7 +102,7 @@ def compiled() -> list[tuple[dict, dict]]:
 
 
 def test_every_kernel_compiles_for_every_architecture(compiled: list[tuple[dict, dict]]):
-    assert len(compiled) == 2 * 2 * len(OPS)
+    assert len(compiled) == 2 * 2 * len(OPS) + 2 * 4
     assert all(answer["size"] > 0 for _, answer in compiled)
 
 

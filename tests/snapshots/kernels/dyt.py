@@ -111,8 +111,11 @@ def _sum_parts_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    total = sum of the parts
+    total = sum of the parts, for each of several sums
     """
+    sum_idx = tl.program_id(1).to(tl.int64)
+    part_ptr += sum_idx * n_parts * n_cols
+    total_ptr += sum_idx * n_cols
     col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
     acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
     for start in range(0, n_parts, BLOCK_PARTS):
@@ -123,16 +126,16 @@ def _sum_parts_kernel(
     tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
 
 
-def sum_parts(parts, dtype):
-    # A sum and a cast in one launch, always in the same order
-    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
-    n_cols = total.numel()
+def sum_parts(parts, dtype, dim=0):
+    # Sums over dim and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[:dim] + parts.shape[dim + 1 :], dtype=dtype, device=parts.device)
+    n_sums, n_cols = parts.shape[:dim].numel(), parts.shape[dim + 1 :].numel()
     BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
     if n_cols > 0:
-        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE), n_sums)](
             total,
             parts,
-            parts.shape[0],
+            parts.shape[dim],
             n_cols,
             BLOCK_PARTS=BLOCK_PARTS,
             BLOCK_SIZE=BLOCK_SIZE,
@@ -182,8 +185,8 @@ def dyt_backward(dY, X, alpha, gamma, beta):
     n_programs = min(triton.cdiv(4 * get_sm_count(X.device), n_tiles), n_rows)
     dX = torch.empty_like(X)
     _dalpha = torch.empty((n_programs * n_tiles,), dtype=torch.float32, device=X.device)
-    _dgamma = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
-    _dbeta = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
+    _parts = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=X.device)
+    _dgamma, _dbeta = _parts
     if n_rows * n_cols > 0:
         rows_per_program = triton.cdiv(n_rows, n_programs)
         _dyt_backward_kernel[(n_programs, n_tiles)](
@@ -203,8 +206,9 @@ def dyt_backward(dY, X, alpha, gamma, beta):
             num_warps=num_warps,
         )
     dalpha = sum_parts(_dalpha, alpha.dtype)
-    dgamma = sum_parts(_dgamma, gamma.dtype)
-    dbeta = sum_parts(_dbeta, beta.dtype)
+    dgamma, dbeta = sum_parts(_parts, gamma.dtype if gamma.dtype == beta.dtype else torch.float32, dim=1)
+    dgamma = dgamma.to(gamma.dtype)
+    dbeta = dbeta.to(beta.dtype)
     return dX, dalpha, dgamma, dbeta
 
 

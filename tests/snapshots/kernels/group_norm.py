@@ -37,8 +37,8 @@ def _group_norm_forward_kernel(
     """
     y = w · (x - mean_g) / √(var_g + ε) + b, statistics per group of channels
     """
-    eps = eps.to(tl.float32)
-    channels_space = channels_space.to(tl.float32)
+    eps = tl.cast(eps, tl.float32)
+    channels_space = tl.cast(channels_space, tl.float32)
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE).to(tl.int64)
     mask = col_offsets < n_cols
@@ -80,7 +80,7 @@ def _group_norm_backward_stage_1_kernel(
     """
     Stage 1 of 2: dx
     """
-    channels_space = channels_space.to(tl.float32)
+    channels_space = tl.cast(channels_space, tl.float32)
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE).to(tl.int64)
     mask = col_offsets < n_cols

@@ -47,7 +47,7 @@ def _layer_norm_forward_kernel(
     """
     y = w · (x - mean) / √(var + ε) + b
     """
-    eps = eps.to(tl.float32)
+    eps = tl.cast(eps, tl.float32)
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
@@ -144,8 +144,11 @@ def _sum_parts_kernel(
     BLOCK_SIZE: tl.constexpr,
 ):
     """
-    total = sum of the parts
+    total = sum of the parts, for each of several sums
     """
+    sum_idx = tl.program_id(1).to(tl.int64)
+    part_ptr += sum_idx * n_parts * n_cols
+    total_ptr += sum_idx * n_cols
     col_offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)[None, :]
     acc = tl.zeros((BLOCK_PARTS, BLOCK_SIZE), dtype=tl.float32)
     for start in range(0, n_parts, BLOCK_PARTS):
@@ -156,16 +159,16 @@ def _sum_parts_kernel(
     tl.store(total_ptr + col_offsets, total, mask=col_offsets < n_cols)
 
 
-def sum_parts(parts, dtype):
-    # A sum and a cast in one launch, always in the same order
-    total = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
-    n_cols = total.numel()
+def sum_parts(parts, dtype, dim=0):
+    # Sums over dim and a cast in one launch, always in the same order
+    total = torch.empty(parts.shape[:dim] + parts.shape[dim + 1 :], dtype=dtype, device=parts.device)
+    n_sums, n_cols = parts.shape[:dim].numel(), parts.shape[dim + 1 :].numel()
     BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
     if n_cols > 0:
-        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE),)](
+        _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE), n_sums)](
             total,
             parts,
-            parts.shape[0],
+            parts.shape[dim],
             n_cols,
             BLOCK_PARTS=BLOCK_PARTS,
             BLOCK_SIZE=BLOCK_SIZE,
@@ -214,8 +217,8 @@ def layer_norm_backward(dY, X, weight, bias, mean, rstd):
     n_rows = X.shape[:-1].numel()
     n_programs = min(max(1, 8192 // max(n_cols, 1)) * get_sm_count(X.device), n_rows)
     dX = torch.empty_like(X)
-    _dweight = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
-    _dbias = torch.empty((n_programs, n_cols), dtype=torch.float32, device=X.device)
+    _parts = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=X.device)
+    _dweight, _dbias = _parts
     if n_rows * n_cols > 0:
         BLOCK_SIZE, num_warps = calculate_settings(n_cols)
         rows_per_program = triton.cdiv(n_rows, n_programs)
@@ -236,8 +239,9 @@ def layer_norm_backward(dY, X, weight, bias, mean, rstd):
             BLOCK_SIZE=BLOCK_SIZE,
             num_warps=num_warps,
         )
-    dweight = sum_parts(_dweight, weight.dtype)
-    dbias = sum_parts(_dbias, bias.dtype)
+    dweight, dbias = sum_parts(_parts, weight.dtype if weight.dtype == bias.dtype else torch.float32, dim=1)
+    dweight = dweight.to(weight.dtype)
+    dbias = dbias.to(bias.dtype)
     return dX, dweight, dbias
 
 

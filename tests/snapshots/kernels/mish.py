@@ -51,7 +51,7 @@ def mish_forward(X):
     n_elements = X.numel()
     if n_elements == 0:
         return Y
-    BLOCK_SIZE, num_warps = 1024, 4
+    BLOCK_SIZE, num_warps = 1024, 2
     _mish_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         Y,
         X,

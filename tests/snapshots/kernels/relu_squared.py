@@ -52,7 +52,7 @@ def relu_squared_forward(X):
     n_elements = X.numel()
     if n_elements == 0:
         return Y
-    BLOCK_SIZE, num_warps = 1024, 4
+    BLOCK_SIZE, num_warps = 1024, 2
     _relu_squared_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         Y,
         X,
@@ -70,7 +70,7 @@ def relu_squared_backward(dY, X):
     n_elements = X.numel()
     if n_elements == 0:
         return dX
-    BLOCK_SIZE, num_warps = 1024, 4
+    BLOCK_SIZE, num_warps = 1024, 2
     _relu_squared_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
         dX,
         X,

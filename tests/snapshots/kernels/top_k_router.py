@@ -121,7 +121,7 @@ def top_k_router_forward(X):
         return y0, y1, row_index, row_index_2, stat_2, stat_3
     BLOCK_SIZE, num_warps = calculate_settings(n_cols)
     if BLOCK_SIZE <= 16384:
-        num_warps = min(num_warps, 8)  # each reduction of a row waits for all of them
+        num_warps = min(num_warps, 4 if BLOCK_SIZE <= 4096 else 8)  # each reduction of a row waits for all of them
     _top_k_router_forward_kernel[(n_rows,)](
         y0,
         y1,
