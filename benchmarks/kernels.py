@@ -93,6 +93,16 @@ def candidate(name: str, folder: Path, *, wide_rows: bool = False, split_rows: b
     )
 
 
+def _takes(incumbent: Callable[..., Any], inputs: list[torch.Tensor]) -> bool:
+    """Whether the incumbent's kernel takes this shape; some refuse rows wider than a block."""
+    try:
+        incumbent(*inputs)
+    except RuntimeError as error:
+        print(f"the incumbent does not take this shape: {str(error)[:160]}", flush=True)
+        return False
+    return True
+
+
 class Point:
     """One op at one shape and dtype: inputs, providers, samples."""
 
@@ -127,7 +137,7 @@ class Point:
             compiled = torch.compile(one.reference, dynamic=False)
             self.providers["compile"] = lambda: compiled(*self.inputs, **self.scalars)
         theirs = incumbents().get(one.op.name)
-        if theirs is not None:
+        if theirs is not None and _takes(theirs, self.inputs):
             self.providers["incumbent"] = lambda: theirs(*self.inputs)
 
     def _tensor(self, spec: Any) -> torch.Tensor:
