@@ -110,6 +110,10 @@ class KernelProfile(Strict):
     grid_description: str
     block_size_source: str
     needs_sm_parallelism: bool
+    rows: Literal["whole", "blocks", "split"] = Field(
+        default="whole",
+        description="how a reduced row is laid out: by one program as it fits, by one in blocks, or split over programs",
+    )
     # module
     module_init_params: list[ModuleParam]
     learnable_params: list[LearnableParam]
@@ -138,7 +142,8 @@ class KernelProfile(Strict):
 
     def sha256(self) -> str:
         """Hash of the whole profile; an approval binds to it."""
-        text = json.dumps(
-            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
+        body = self.model_dump(mode="json")
+        if self.rows == "whole":
+            del body["rows"]  # as before there was a choice: a profile that waits keeps its hash
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()

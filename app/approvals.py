@@ -8,6 +8,7 @@ import logging
 import time
 from collections import defaultdict
 from datetime import datetime
+from math import inf
 
 from app.comments import replies
 from app.comments.status import body_sha256
@@ -30,11 +31,17 @@ from app.policy import (
     poll_interval_s,
 )
 from app.ports import Engine, Ports
+from app.replies import answer
+from app.repository_config import ConfigMistake
+from app.repository_config_source import is_among
 from app.states import IllegalMoveError, Stage, State
 from app.store import now
 from app.tables import Approval, Profile, Request
 
 log = logging.getLogger(__name__)
+
+# Answers that decided nothing are judged again after this long: people gain and lose rights.
+AGAIN_S = 120.0
 
 
 class Approvals:
@@ -45,6 +52,9 @@ class Approvals:
         self._due: dict[str, float] = {}
         self._reading: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._paused_until = 0.0
+        self._told: set[str] = set()  # requests whose people were told of a broken configuration
+        # answers that decided nothing, a stranger's for instance, and when they were last looked at
+        self._decided_nothing: dict[str, tuple[frozenset[int], float]] = {}
         self._one_question = True  # until the server turns out to have no GraphQL
 
     async def poll_forever(self) -> None:
@@ -67,37 +77,64 @@ class Approvals:
         if clock < self._paused_until:
             return
         by_repository: dict[tuple[int, str], list[tuple[Request, Profile]]] = defaultdict(list)
-        for request, profile in self._ports.store.pending_profiles():
+        pending_now = await asyncio.to_thread(self._ports.store.pending_profiles)
+        for memory in (self._due, self._decided_nothing):
+            for gone in memory.keys() - {request.id for request, _ in pending_now}:
+                del memory[gone]
+        for request, profile in pending_now:
             if self._due.get(request.id, 0.0) > clock:
                 continue
-            shown_at = profile.shown_at or profile.created_at
-            if expired(shown_at, now(), self._ports.settings.approval_days):
-                await self._expire(request)
-                continue
-            self._due[request.id] = clock + poll_interval_s(
-                now() - shown_at, self._ports.settings.fresh_poll_seconds
-            )
+            age = now() - _shown_at(profile)
+            self._due[request.id] = clock + poll_interval_s(age, self._ports.settings.fresh_poll_seconds)
             by_repository[(request.installation_id, request.repository)].append((request, profile))
         for (installation_id, full_name), pending in by_repository.items():
-            repository = self._ports.github.repository(installation_id, full_name)
-            for request_id in await self._answered(repository, pending):
+            try:
+                await self._poll_repository(installation_id, full_name, pending)
+            except LimitedError:
+                raise
+            except GitHubError as error:  # the App was removed there, say: the others go on
+                log.warning("%s: reading reactions failed; it is tried again: %s", full_name, error)
+
+    async def _poll_repository(
+        self, installation_id: int, full_name: str, pending: list[tuple[Request, Profile]]
+    ) -> None:
+        try:
+            days = (await self._ports.configs.of(installation_id, full_name)).approval_days
+        except ConfigMistake:
+            days = inf  # nothing expires while nobody knows when
+        waiting = []
+        for request, profile in pending:
+            if expired(_shown_at(profile), now(), days):
+                await self._expire(request, days)
+            else:
+                waiting.append((request, profile))
+        repository = self._ports.github.repository(installation_id, full_name)
+        for request_id, answers in (await self._answered(repository, waiting)).items():
+            before, at = self._decided_nothing.get(request_id, (None, 0.0))
+            if answers is None or answers != before or time.monotonic() - at > AGAIN_S:
                 await self.read(request_id)
+                if answers is not None:
+                    self._decided_nothing[request_id] = (answers, time.monotonic())
 
     async def _answered(
         self, repository: GitHubRepository, pending: list[tuple[Request, Profile]]
-    ) -> list[str]:
-        """Requests whose profile may have been answered: one question for all, or all of them when it isn't understood."""
+    ) -> dict[str, frozenset[int] | None]:
+        """Requests whose profile may have been answered, and the answers' ids: one question for all.
+
+        When it isn't understood it's all of them, and the answers are None.
+        """
         nodes = {
             profile.comment_node_id: request.id for request, profile in pending if profile.comment_node_id
         }
         if not self._one_question:
-            return list(nodes.values())
+            return dict.fromkeys(nodes.values())
         try:
-            return [nodes[node] for node in await repository.reacted(list(nodes))]
+            found = await repository.reacted(list(nodes))
+            return {nodes[node]: answers for node, answers in found.items()}
         except (RejectedError, NotFoundError, UnreachableError) as error:
             self._one_question = error.status not in {404, 501}
             log.warning("reactions are read one by one: %s", error)
-            return list(nodes.values())
+            return dict.fromkeys(nodes.values())
 
     async def read(self, request_id: str) -> None:
         """Read one pending profile's reactions and do what they say."""
@@ -121,8 +158,20 @@ class Approvals:
             await self._ports.status.show_profile(request_id)
             return
         answers = [one for one in await repository.reactions(comment.id) if one.content in {APPROVE, VETO}]
+        if not answers:
+            return
+        try:
+            config = await self._ports.config(request)
+        except ConfigMistake as mistake:
+            await self._tell_once(request, comment.id, mistake)
+            return
         people = {one.login for one in answers if one.user_type == "User"}
         permissions = {login: await repository.permission(login) for login in people}
+        approvers = {
+            login
+            for login, permission in permissions.items()
+            if await is_among(config.approvers, repository, login, permission)
+        }
         seen = [
             SeenReaction(
                 one.id,
@@ -131,6 +180,7 @@ class Approvals:
                 one.user_type,
                 permissions.get(one.login, "none"),
                 one.created_at,
+                approver=one.login in approvers,
             )
             for one in answers
         ]
@@ -138,7 +188,7 @@ class Approvals:
             seen,
             _shown(request, profile),
             body_sha256(comment.body),
-            requester_may_approve=self._ports.settings.requester_may_approve,
+            requester_may_approve=config.requester_may_approve,
         )
         if judgement.by is None:
             return
@@ -147,8 +197,17 @@ class Approvals:
         except IllegalMoveError as error:
             log.info("request %s: someone else's answer came first: %s", request_id, error)
 
-    async def _follow(self, answer: Answer, by: SeenReaction, request: Request, profile: Profile) -> None:
-        match answer:
+    async def _tell_once(self, request: Request, comment_id: int, mistake: ConfigMistake) -> None:
+        """Someone answered, and nothing can follow from it: say why, once for each profile that was shown."""
+        log.warning("request %s: answers wait for the configuration: %s", request.id, mistake)
+        if request.id not in self._told:
+            repository = self._ports.repository(request)
+            text = replies.broken_config(request.requester, str(mistake))
+            await answer(repository, request.issue_number, comment_id, text)
+            self._told.add(request.id)
+
+    async def _follow(self, judged: Answer, by: SeenReaction, request: Request, profile: Profile) -> None:
+        match judged:
             case Answer.approved:
                 await self.approve(request, profile, by.login, "reaction", by.id)
             case Answer.vetoed:
@@ -167,7 +226,7 @@ class Approvals:
             comment = await self._ports.repository(request).comment(profile.comment_id)
         except NotFoundError:
             return True
-        return body_sha256(comment.body) != profile.body_sha256
+        return body_sha256(comment.body) not in {profile.body_sha256, profile.earlier_body_sha256}
 
     async def show_again(self, request_id: str, login: str) -> None:
         """Put a profile back as it was; what was said about the altered one doesn't count."""
@@ -195,14 +254,16 @@ class Approvals:
         self._ports.store.move(request.id, State.rejected, why, ended_by=login)
         await self._ports.status.put(request.id)
 
-    async def _expire(self, request: Request) -> None:
-        self._ports.store.move(
-            request.id, State.expired, f"no answer in {self._ports.settings.approval_days:g} days"
-        )
+    async def _expire(self, request: Request, days: float) -> None:
+        self._ports.store.move(request.id, State.expired, f"no answer in {days:g} days")
         try:
             await self._ports.status.put(request.id)
         except GitHubError as error:
             log.warning("request %s: expired, not shown: %s", request.id, error)
+
+
+def _shown_at(profile: Profile) -> datetime:
+    return profile.shown_at or profile.created_at
 
 
 def _shown(request: Request, profile: Profile) -> Shown:
@@ -212,4 +273,5 @@ def _shown(request: Request, profile: Profile) -> Shown:
         shown_at=profile.shown_at or datetime.max.replace(tzinfo=profile.created_at.tzinfo),
         stale_reactions=frozenset(profile.stale_reactions or []),
         requester=request.requester,
+        earlier_body_sha256=profile.earlier_body_sha256 or "",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents.dev.check_result import CheckResult, check_name
+from app.actions.sending import withdraw
 from app.github import Annotation, Check
 from app.ports import Ports
 from app.store import now
@@ -12,6 +13,11 @@ from runners.protocol import Gate
 def running_check(gate: Gate, job_id: str, page_url: str) -> Check:
     """The check run of a job that has started."""
     return Check(check_name(gate), job_id, "running", "The job has started.", details_url=page_url)
+
+
+def waiting_check(gate: Gate, job_id: str, page_url: str, where: str) -> Check:
+    """The check run of a job that runners elsewhere have, or shall take. where: a table of them, Markdown."""
+    return Check(check_name(gate), job_id, "waiting for runners", where, details_url=page_url)
 
 
 def finished_check(result: CheckResult, job_id: str, page_url: str) -> Check:
@@ -30,10 +36,11 @@ def finished_check(result: CheckResult, job_id: str, page_url: str) -> Check:
     )
 
 
-async def cancel_checks(ports: Ports, request_id: str) -> None:
-    """Complete the check runs that a cancelled request leaves behind."""
+async def cancel_checks(ports: Ports, request_id: str, why: str = "The request was cancelled.") -> None:
+    """Complete the check runs that a cancelled request leaves behind, and take back what runners elsewhere have."""
     request = ports.store.request(request_id)
     repository = ports.repository(request)
+    await withdraw(ports, request)
     for job in ports.store.jobs(request_id):
         if job.state != "running":
             continue
@@ -42,5 +49,5 @@ async def cancel_checks(ports: Ports, request_id: str) -> None:
         )
         if job.check_run_id is not None:
             name = check_name(Gate(job.gate))
-            check = Check(name, job.id, "cancelled", "The request was cancelled.", conclusion="cancelled")
+            check = Check(name, job.id, "cancelled", why, conclusion="cancelled")
             await repository.put_check(job.head_sha, check, job.check_run_id)

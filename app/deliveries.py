@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,9 +67,15 @@ class IssuesEvent(Event):
     issue: Issue
 
 
+class Head(Part):
+    sha: str
+
+
 class Pull(Part):
     number: int
     merged: bool = False
+    merge_commit_sha: str | None = None
+    head: Head | None = None
 
 
 class PullRequestEvent(Event):
@@ -90,10 +98,43 @@ class CheckSuiteEvent(Event):
     check_suite: CheckSuite
 
 
+class WorkflowRun(Part):
+    id: int
+    display_title: str = ""
+
+
+class WorkflowRunEvent(Event):
+    workflow_run: WorkflowRun
+
+
+class WorkflowJob(Part):
+    run_id: int
+
+
+class WorkflowJobEvent(Event):
+    workflow_job: WorkflowJob
+
+
 MODELS: dict[str, type[Event]] = {
     "issue_comment": IssueCommentEvent,
     "issues": IssuesEvent,
     "pull_request": PullRequestEvent,
     "check_run": CheckRunEvent,
     "check_suite": CheckSuiteEvent,
+    "workflow_run": WorkflowRunEvent,
+    "workflow_job": WorkflowJobEvent,
 }
+
+
+def subject_of(event: str, payload: Mapping[str, Any]) -> str:
+    """What a delivery tells of, where that must be followed once only: a comment that was written. Else empty."""
+    if event != "issue_comment" or payload.get("action") != "created":
+        return ""
+    try:
+        return comment_subject(str(payload["repository"]["full_name"]), int(payload["comment"]["id"]))
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+def comment_subject(full_name: str, comment_id: int) -> str:
+    return f"{full_name[:200]} comment {comment_id}"

@@ -1,77 +1,149 @@
-"""The compile table of `liger-bot derive --compile`: registers, spills, shared memory and occupancy, with no target repository."""
+"""What the offline compiler says about every schedule considered: registers, spills, shared memory, occupancy.
+
+Needs no target repository: the kernels are compiled in a module of their own.
+"""
 
 from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
-from agents.dev.analysis import Analysis
+from agents.dev.analysis import derivation_of
+from agents.dev.schedule_table import (
+    NUM_WARPS,
+    Compiled,
+    Considered,
+    ScheduleTable,
+    compiled_rows,
+    considered,
+    problems,
+)
 from agents.dev.signature import axis_multiples
 from agents.ports import Bench, OnProgress
-from kernels.module_style import ModuleStyle
-from kernels.printer import call_order, kernel_names
-from runners.protocol import CompilePayload, Job, KernelTarget, Measurement, Verdict
+from agents.profiles import KernelProfile
+from app.dispatch import BenchError
+from kernels.derivation import Derivation
+from kernels.printer import call_order, kernel_names, print_module
+from kernels.traced import TracedOp
+from runners.protocol import CompilePayload, Job, KernelTarget, Report, Status
 from runners.sizes import column_axis
 
-WIDTHS = (1024, 4096, 8192, 16384)
-DEADLINE_S = 600.0
+WIDTHS = (4096, 16384)
+DEADLINE_S = 120.0
 
 
-async def compile_table(found: Analysis, source: str, bench: Bench, progress: OnProgress) -> Table:
-    """Compile the printed module `source` offline for every architecture; one row a kernel and width.
+async def compiled_schedules(
+    traced: TracedOp,
+    derivation: Derivation,
+    bench: Bench,
+    progress: OnProgress | None = None,
+    *,
+    widths: Sequence[int] = WIDTHS,
+    deadline_s: float = DEADLINE_S,
+) -> ScheduleTable:
+    """Compile every schedule considered for every architecture; the chosen one with other numbers of warps too.
 
-    A kernel that could not be compiled, or that no vendor's limits would launch, is told below the table.
+    What could not be compiled is told in the table's note. Raises BenchError when no runner could be started.
     """
-    style = ModuleStyle.standalone(found.derivation.op.name)
-    multiples = axis_multiples(found.traced)
-    multiple = multiples.get(column_axis(found.derivation.op) or "", 1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{style.op_name}_module.py"
-        (Path(folder) / path).write_text(source)
-        target = KernelTarget(
-            op=found.derivation.op,
-            module=path.removesuffix(".py"),
-            function_class=style.function_class,
-            kernels=kernel_names(found.derivation, style),
-            call_order=call_order(found.derivation),
-            path=path,
-            multiples=multiples,
-        )
-        widths = [-(-width // multiple) * multiple for width in WIDTHS]
-        payload = CompilePayload(checkout=folder, target=target, n_cols=widths)
-        job = Job(id="derive-compile", nonce=secrets.token_hex(16), deadline_s=DEADLINE_S, payload=payload)
-        report = await bench.run(job, progress)
-    return table_of(report.verdicts)
-
-
-def table_of(verdicts: list[Verdict]) -> Table:
-    """The measurements of a compile job, an architecture a column."""
-    archs = list(dict.fromkeys(one.tags["arch"] for verdict in verdicts for one in verdict.measurements))
-    cells: dict[tuple[str, str], dict[str, dict[str, Measurement]]] = {}
-    for one in (one for verdict in verdicts for one in verdict.measurements):
-        name = one.name.split(f" {one.tags['kernel']} ")[0]
-        point = cells.setdefault((one.tags["kernel"], one.tags["shape"]), {})
-        point.setdefault(one.tags["arch"], {})[name] = one
-    table = Table(
-        title="compiled offline: registers · spilled · shared memory · occupancy",
-        title_justify="left",
-        caption="\n".join(escape(f"{v.check}: {v.summary}") for v in verdicts),
-        caption_justify="left",
-    )
-    for header in ("kernel", "at", *archs):
-        table.add_column(header, overflow="fold")
-    for (kernel, shape), by_arch in cells.items():
-        table.add_row(escape(kernel), escape(shape), *(_cell(by_arch.get(arch, {})) for arch in archs))
+    table = ScheduleTable()
+    notes: list[str] = []
+    for one in considered(traced, derivation):
+        report = await _compiled(one, traced, bench, progress, widths, deadline_s)
+        table.rows += compiled_rows(one, report.verdicts, table.rows)
+        note = _note(report, deadline_s)
+        if note:
+            notes.append(note if one.chosen else f"a schedule that is not chosen: {note}")
+    table.note = "; ".join(notes)
     return table
 
 
-def _cell(found: dict[str, Measurement]) -> str:
-    if not found:
-        return "not compiled"
-    registers, spill = found["registers"].median, found["spill"].median
-    shared, occupancy = found["shared memory"].median, found["theoretical occupancy"].median
-    return f"{registers:.0f} · {spill:.0f} B · {shared / 1024:.1f} KiB · {occupancy:.0%}"
+async def _compiled(
+    one: Considered,
+    traced: TracedOp,
+    bench: Bench,
+    progress: OnProgress | None,
+    widths: Sequence[int],
+    deadline_s: float,
+) -> Report:
+    style, op = one.style, one.derivation.op
+    multiples = axis_multiples(traced)
+    multiple = multiples.get(column_axis(op) or "", 1)
+    path = f"{style.op_name}_module.py"
+    with _folder_with(path, print_module(one.derivation, style)) as folder:
+        target = KernelTarget(
+            op=op,
+            module=path.removesuffix(".py"),
+            function_class=style.function_class,
+            kernels=kernel_names(one.derivation, style),
+            call_order=call_order(one.derivation),
+            path=path,
+            multiples=multiples,
+        )
+        payload = CompilePayload(
+            checkout=folder,
+            target=target,
+            n_cols=[-(-width // multiple) * multiple for width in widths],
+            num_warps=list(NUM_WARPS) if one.chosen else [],
+        )
+        nonce = secrets.token_hex(16)
+        job = Job(id=f"schedules-{nonce[:12]}", nonce=nonce, deadline_s=deadline_s, payload=payload)
+        return await bench.run(job, progress)
+
+
+@contextmanager
+def _folder_with(path: str, text: str) -> Iterator[str]:
+    """A temporary folder with one file, that the sandbox can read: it may be another user."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / path).write_text(text, encoding="utf-8")
+        yield folder
+
+
+def _note(report: Report, deadline_s: float) -> str:
+    if report.status is Status.timeout:
+        return f"not done within {deadline_s:g} s"
+    if report.status is not Status.completed:
+        last = report.log_tail.strip().splitlines()[-1:] or [report.status.value]
+        return f"the compile job ended as {report.status.value}: {last[0][:200]}"
+    return problems(report.verdicts)
+
+
+async def schedules_for_terminal(
+    profile: KernelProfile, bench: Bench, progress: OnProgress | None = None
+) -> Table | str:
+    """The table of a profile's schedules, or the line that says why there is none."""
+    try:
+        return table_of(await compiled_schedules(*derivation_of(profile), bench, progress))
+    except BenchError as error:
+        return f"the schedules could not be compiled: {error}"
+
+
+def table_of(found: ScheduleTable) -> Table:
+    """For a terminal: a line a kernel, schedule, number of warps and width; an architecture a column."""
+    caption = [f"not compiled: {found.note}"] if found.note else []
+    caption += [found.spill_verdict()] if found.rows else []
+    table = Table(
+        title="compiled offline: registers · spilled · shared memory · occupancy",
+        title_justify="left",
+        caption=escape("\n".join(caption)),
+        caption_justify="left",
+    )
+    for header in ("kernel", "schedule", "warps", "at", *found.archs):
+        table.add_column(header, overflow="fold")
+    for (kernel, schedule, warps, at), by_arch in found.lines().items():
+        chosen = any(row.chosen for row in by_arch.values())
+        cells = [_cell(by_arch.get(arch)) for arch in found.archs]
+        table.add_row(escape(kernel), schedule, str(warps), escape(at), *cells, style="" if chosen else "dim")
+    return table
+
+
+def _cell(row: Compiled | None) -> str:
+    if row is None:
+        return "–"
+    return f"{row.registers} · {row.spill_bytes} B · {row.shared_bytes / 1024:.1f} KiB · {row.occupancy:.0%}"

@@ -15,12 +15,13 @@ from agents.dev.inputs import OpInput, classify
 from agents.dev.refused import Refused
 from agents.ports import Bench
 from app import terminal
-from app.derive_compile import compile_table
+from app.derive_compile import compiled_schedules, table_of
 from app.usage import EXIT_FAILED, UsageMistake
 from kernels.derivation import Derivation
 from kernels.module_style import ModuleStyle
 from kernels.printer import print_module
 
+WIDTHS = (1024, 4096, 8192, 16384)
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<entry>[A-Za-z_]\w*)")
 
 
@@ -31,6 +32,7 @@ async def print_derivation(
     kernels_only: bool,
     console: Console,
     wide_rows: bool = False,
+    split_rows: bool = False,
     compiled: bool = False,
 ) -> int:
     """Trace, derive and print; returns the exit code. Raises UsageMistake when a file can't be read."""
@@ -45,7 +47,14 @@ async def print_derivation(
     assert request.op is not None  # noqa: S101 - ruled out above
     with terminal.working(Console(stderr=True), "tracing the reference") as live:
         try:
-            found = await analyze(request.op, bench, request.dotted_path, live.progress, wide_rows=wide_rows)
+            found = await analyze(
+                request.op,
+                bench,
+                request.dotted_path,
+                live.progress,
+                wide_rows=wide_rows,
+                split_rows=split_rows,
+            )
         except AnalysisFault as fault:
             console.print(f"our fault, not yours: {fault}", style="red", highlight=False)
             return EXIT_FAILED
@@ -57,8 +66,10 @@ async def print_derivation(
     source = print_module(found.derivation, ModuleStyle.standalone(found.derivation.op.name))
     if compiled and not kernels_only:
         with terminal.working(Console(stderr=True), "compiling the kernels") as live:
-            shown = await compile_table(found, source, bench, live.progress)
-        console.print(shown)
+            compiled_table = await compiled_schedules(
+                found.traced, found.derivation, bench, live.progress, widths=WIDTHS, deadline_s=600.0
+            )
+        console.print(table_of(compiled_table))
     if console.is_terminal and not kernels_only:
         console.print(Syntax(source, "python", theme="ansi_dark", word_wrap=False))
     else:

@@ -36,10 +36,25 @@ class BenchError(Exception):
 class LocalBench:
     """Runs each job in a process of its own on this machine: `python -m runners`, JSON in, JSON out."""
 
-    def __init__(self, python: str = "", target_python: str = "", slots: int = 1):
-        self._command = [python or sys.executable, "-m", "runners"]
+    def __init__(
+        self,
+        python: str = "",
+        target_python: str = "",
+        slots: int = 1,
+        *,
+        niceness: int = 0,
+        transformers_sites: str = "",
+    ):
+        """niceness: how far the jobs stand back behind other processes, as for nice(1).
+
+        transformers_sites: folders with other versions of transformers, os.pathsep between two.
+        """
+        first = ["nice", "-n", str(niceness)] if niceness else []
+        self._command = [*first, python or sys.executable, "-m", "runners"]
         if target_python:
             self._command += ["--target-python", target_python]
+        if transformers_sites:
+            self._command += ["--transformers-sites", transformers_sites]
         self._slots = asyncio.Semaphore(slots)
 
     async def run(self, job: Job, on_progress: OnProgress | None = None) -> Report:
@@ -47,7 +62,7 @@ class LocalBench:
         async with self._slots:
             return await self._run(job, on_progress)
 
-    async def _run(self, job: Job, on_progress: OnProgress | None) -> Report:
+    async def _run(self, job: Job, on_progress: OnProgress | None, *, again: bool = True) -> Report:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -74,6 +89,9 @@ class LocalBench:
             return _no_report(job, Status.timeout, f"no report within {job.deadline_s + GRACE_S:.0f} s", tail)
         finally:
             await _end(process)
+        if again and code == -signal.SIGKILL and not stdout:
+            log.warning("job %s: its runner was killed by someone; it runs once more", job.id)
+            return await self._run(job, on_progress, again=False)
         return _read_report(job, stdout, code, tail)
 
 

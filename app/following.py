@@ -16,9 +16,10 @@ from app.commands import Command
 from app.comments import replies
 from app.deliveries import NotYetError
 from app.github import GitHubRepository
-from app.policy import may_write
 from app.ports import Engine, Ports
 from app.replies import answer, react
+from app.repository_config import RepositoryConfig
+from app.repository_config_source import is_among
 from app.request_view import command_of
 from app.states import RUNNING, Stage, State
 from app.store import LiveRequestError, NewRequest
@@ -45,13 +46,15 @@ class Said:
     login: str
     user_id: int
     permission: str
+    config: RepositoryConfig
+    named: bool | None = None  # among those whom the configuration lets give this command
 
 
 class Following:
     """What each verb does. Every method may be called again for the same comment."""
 
     def __init__(self, ports: Ports, engine: Engine, approvals: Approvals):
-        self._ports, self._engine, self._approvals = ports, engine, approvals
+        self._ports, self.engine, self._approvals = ports, engine, approvals
         self._verbs: dict[Verb, Callable[[Said], Awaitable[None]]] = {
             Verb.dev: self._request,
             Verb.autopatch: self._request,
@@ -97,7 +100,7 @@ class Following:
             await self._answer_live(said, live.request)
             return
         if State(request.state) is State.received:
-            await self._engine.start_stage(Stage.understand, request.id, request.attempt)
+            await self.engine.start_stage(Stage.understand, request.id, request.attempt)
 
     async def _approve(self, said: Said) -> None:
         request = self._newest(said, frozenset({State.awaiting_approval}))
@@ -109,8 +112,10 @@ class Following:
             await self._nothing_to(said)
         elif not profile.sha256.startswith(said.command.text):
             await self._answer(said, replies.other_profile(said.login, said.command.text, profile.sha256))
-        elif said.login == request.requester and not self._ports.settings.requester_may_approve:
+        elif said.login == request.requester and not said.config.requester_may_approve:
             await self._answer(said, replies.second_person(said.login))
+        elif not await is_among(said.config.approvers, said.repository, said.login, said.permission):
+            await self._answer(said, replies.not_allowed(said.login, Verb.approve, said.config.approvers))
         elif await self._approvals.altered(profile, request):
             await self._approvals.show_again(request.id, said.login)
         else:
@@ -118,20 +123,24 @@ class Following:
             await self._approvals.approve(request, profile, said.login, "command", said.comment_id)
 
     async def _revise(self, said: Said) -> None:
-        request = self._newest(said, frozenset({State.awaiting_approval}))
+        request = self._newest(said, frozenset({State.awaiting_approval, State.in_review}))
         if request is None:
             await self._nothing_to(said)
             return
-        request = self._ports.store.move(
-            request.id,
-            State.revising,
-            f"{said.command.text} by {said.login}",
-            attempt=request.attempt + 1,
-            changes=said.command.changes,
-            changed_by=said.login,
-            followed_comment_id=said.comment_id,
-        )
-        await self._engine.start_stage(Stage.understand, request.id, request.attempt)
+        changes: dict[str, Any] = {
+            "attempt": request.attempt + 1,
+            "changes": said.command.changes,
+            "changed_by": said.login,
+            "followed_comment_id": said.comment_id,
+        }
+        if State(request.state) is State.in_review:
+            # another attempt, and with it another pull request, which takes this one's place when it's there
+            request = self._ports.store.retry(request.id, State.revising, round=0, **changes)
+            self._ports.store.note(request.id, "state", f"{said.command.text} by {said.login}")
+        else:
+            why = f"{said.command.text} by {said.login}"
+            request = self._ports.store.move(request.id, State.revising, why, **changes)
+        await self.engine.start_stage(Stage.understand, request.id, request.attempt)
 
     async def _reject(self, said: Said) -> None:
         request = self._newest(said, frozenset({State.awaiting_approval}))
@@ -173,7 +182,7 @@ class Following:
             if said is not None:
                 await self._answer_live(said, live.request)
             return
-        await self._engine.start_stage(stage, request.id, request.attempt)
+        await self.engine.start_stage(stage, request.id, request.attempt)
 
     def _where_it_stopped(self, request: Request) -> Stage:
         if State(request.state) is State.in_review:
@@ -187,8 +196,10 @@ class Following:
         if request is None:
             await self._nothing_to(said)
             return
-        if not may_write(said.permission) and said.login != request.requester:
-            await self._answer(said, replies.not_allowed(said.login, Verb.cancel))
+        if not said.named and said.login != request.requester:
+            await self._answer(
+                said, replies.not_allowed(said.login, Verb.cancel, said.config.commands.cancel)
+            )
             return
         self._ports.store.move(
             request.id,
@@ -197,7 +208,7 @@ class Following:
             ended_by=said.login,
             followed_comment_id=said.comment_id,
         )
-        await self._engine.cancel(request)
+        await self.engine.cancel(request)
         await cancel_checks(self._ports, request.id)
         await self._ports.status.put(request.id)
 

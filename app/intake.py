@@ -9,7 +9,9 @@ import logging
 from pydantic import ValidationError
 
 from app import policy
+from app.actions.following import Follower
 from app.approvals import Approvals
+from app.check_runs import cancel_checks
 from app.commands import Mistake, parse
 from app.comments import replies
 from app.deliveries import (
@@ -20,13 +22,19 @@ from app.deliveries import (
     IssueCommentEvent,
     IssuesEvent,
     PullRequestEvent,
+    WorkflowJobEvent,
+    WorkflowRunEvent,
 )
 from app.following import Following, Said
 from app.github import GitHubRepository
 from app.policy import Door, may_write
 from app.ports import Ports
+from app.pushes import follow_push
 from app.replies import answer, react
+from app.repository_config import ConfigMistake, RepositoryConfig, Who
+from app.repository_config_source import is_among
 from app.states import IllegalMoveError, State
+from app.tables import Request
 from app.verbs import Verb
 
 log = logging.getLogger(__name__)
@@ -35,8 +43,11 @@ log = logging.getLogger(__name__)
 class Intake:
     """Processes deliveries. Each may be processed twice; the second time changes nothing."""
 
-    def __init__(self, ports: Ports, following: Following, approvals: Approvals):
+    def __init__(
+        self, ports: Ports, following: Following, approvals: Approvals, follower: Follower | None = None
+    ):
         self._ports, self._following, self._approvals = ports, following, approvals
+        self._follower = follower or Follower(ports, following.engine)
 
     async def process(self, event_name: str, body: str) -> str:
         """Follow one delivery; returns a note of what came of it. Raises GitHubError when GitHub couldn't be asked."""
@@ -58,6 +69,11 @@ class Intake:
                 return note
             case CheckRunEvent() | CheckSuiteEvent():
                 return await self._rerequested(event)
+            case WorkflowRunEvent():
+                run = event.workflow_run
+                return await self._follower.hint(event.repository.full_name, run.id, run.display_title)
+            case WorkflowJobEvent():
+                return await self._follower.hint(event.repository.full_name, event.workflow_job.run_id, "")
         return "nothing to do"
 
     async def _comment(self, event: IssueCommentEvent) -> str:
@@ -77,8 +93,14 @@ class Intake:
         if command is None:
             return "no command in it"
         repository = self._ports.github.repository(event.installation.id, event.repository.full_name)
-        permission = await repository.permission(event.sender.login)
-        if await self._refused(event, repository, command, permission):
+        permission, config = await asyncio.gather(
+            repository.permission(event.sender.login), self._config(event)
+        )
+        if isinstance(config, ConfigMistake):
+            return await self._broken_config(event, repository, permission, config)
+        rule = None if isinstance(command, Mistake) else policy.rule_for(command.verb, config)
+        named = None if rule is None else await is_among(rule, repository, event.sender.login, permission)
+        if await self._refused(event, repository, command, permission, rule, named):
             return f"refused: {event.sender.login} has {permission} permission"
         await react(repository, comment.id, "eyes")
         if isinstance(command, Mistake):
@@ -95,6 +117,8 @@ class Intake:
             login=event.sender.login,
             user_id=event.sender.id,
             permission=permission,
+            config=config,
+            named=named,
         )
         try:
             await self._following.follow(said)
@@ -103,8 +127,33 @@ class Intake:
             await self._answer(event, repository, replies.overtaken(said.login, str(error.before)))
         return f"followed: {command.verb}"
 
+    async def _config(self, event: Event) -> RepositoryConfig | ConfigMistake:
+        try:
+            return await self._ports.configs.of(event.installation.id, event.repository.full_name)
+        except ConfigMistake as mistake:
+            return mistake
+
+    async def _broken_config(
+        self,
+        event: IssueCommentEvent,
+        repository: GitHubRepository,
+        permission: str,
+        mistake: ConfigMistake,
+    ) -> str:
+        """Say what is wrong with the file, to people who can mend it, and do nothing else."""
+        if may_write(permission):
+            await react(repository, event.comment.id, "confused")
+            await self._answer(event, repository, replies.broken_config(event.sender.login, str(mistake)))
+        return f"the configuration is broken: {mistake}"
+
     async def _refused(
-        self, event: IssueCommentEvent, repository: GitHubRepository, command: object, permission: str
+        self,
+        event: IssueCommentEvent,
+        repository: GitHubRepository,
+        command: object,
+        permission: str,
+        rule: Who | None,
+        named: bool | None,
     ) -> bool:
         """Whether the door stays shut; says so, but not often."""
         login, issue = event.sender.login, event.issue.number
@@ -116,13 +165,12 @@ class Intake:
             permission,
             is_requester=any(one.requester == login for one in requests),
             answers_today=answers,
+            named=named,
         )
-        if may_write(permission):
-            return False
-        if door is not Door.ignore:
+        if door is not Door.ignore and not may_write(permission):
             self._ports.store.record_reply(repository.full_name, issue, login, event.comment.id)
         if door is Door.refuse:
-            await answer(repository, issue, event.comment.id, replies.not_allowed(login, verb))
+            await answer(repository, issue, event.comment.id, replies.not_allowed(login, verb, rule))
         return door is not Door.follow
 
     async def _answer(self, event: IssueCommentEvent, repository: GitHubRepository, text: str) -> None:
@@ -138,16 +186,35 @@ class Intake:
         request = self._ports.store.request_of_pull(event.repository.full_name, event.pull_request.number)
         if request is None:
             return "not a pull request of ours"
-        after = {
-            "closed": State.merged if event.pull_request.merged else State.closed,
-            "reopened": State.in_review,
-        }.get(event.action)
-        if after is None:
+        us = (await self._ports.github.identity()).login
+        if event.sender.login == us:
+            return "our own doing"
+        engine = self._following.engine
+        if event.action == "synchronize" and event.pull_request.head is not None:
+            sha = event.pull_request.head.sha
+            return await follow_push(self._ports, engine, request, sha, event.sender.login)
+        if event.action not in {"closed", "reopened"}:
             return f"{event.action}: nothing to do"
         try:
-            self._ports.store.move(request.id, after, f"by {event.sender.login}")
+            return await self._ended_or_reopened(event, request)
         except IllegalMoveError as error:
             return str(error)
+
+    async def _ended_or_reopened(self, event: PullRequestEvent, request: Request) -> str:
+        login, pull = event.sender.login, event.pull_request
+        if event.action == "reopened":
+            self._ports.store.move(request.id, State.in_review, f"by {login}", ended_by=None)
+            await self._ports.status.put(request.id)
+            return f"request {request.id} is {State.in_review}"
+        after = State.merged if pull.merged else State.closed
+        self._ports.store.move(request.id, after, f"by {login}", ended_by=login)
+        await self._following.engine.cancel(request)
+        await cancel_checks(self._ports, request.id, f"The pull request was {after}.")
+        gates = [
+            f"{job.gate} {job.conclusion}" for job in self._ports.store.jobs(request.id, request.attempt)
+        ]
+        how = f"{after} by {login}" + (f" as {(pull.merge_commit_sha or '')[:12]}" if pull.merged else "")
+        self._ports.store.note(request.id, "outcome", f"{how}, attempt {request.attempt}: {', '.join(gates)}")
         await self._ports.status.put(request.id)
         return f"request {request.id} is {after}"
 
@@ -155,8 +222,12 @@ class Intake:
         if event.action != "rerequested" or event.sender.type != "User":
             return "nothing to do"
         repository = self._ports.github.repository(event.installation.id, event.repository.full_name)
-        if not may_write(await repository.permission(event.sender.login)):
-            return f"{event.sender.login} may not ask for that"
+        config = await self._config(event)
+        if isinstance(config, ConfigMistake):
+            return f"the configuration is broken: {config}"
+        login = event.sender.login
+        if not await is_among(config.commands.retry, repository, login, await repository.permission(login)):
+            return f"{login} may not ask for that"
         if isinstance(event, CheckRunEvent):
             job = self._ports.store.job(event.check_run.external_id or "")
             request = self._ports.store.request(job.request_id) if job else None

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import secrets
 import tempfile
 import time
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
-from agents.command_agent import AnyCandidate, AnyProfile, CommandAgent, Payload, Place, nothing_to_judge
+from agents.command_agent import AnyCandidate, AnyProfile, CommandAgent, Place
 from agents.conventions import NotAKernelLibrary
 from agents.conventions.edits import AnchorMissing
 from agents.dev.analysis import AnalysisFault
@@ -24,21 +23,19 @@ from agents.dev.check_result import CheckResult
 from agents.dev.refused import Refused
 from agents.formatting import ActFailed
 from agents.ports import Bench, Model, ModelError
+from agents.profiles import KernelProfile
 from agents.registry import AGENTS, agent_of
 from app import terminal
 from app.checkout import CheckoutTree
 from app.commands import Command, Mistake, parse
 from app.comments.wording import wording
+from app.derive_compile import schedules_for_terminal
 from app.dispatch import LocalBench
-from app.policy import branch_name
-from app.repository import Identity, RepositoryError, TargetRepository
+from app.local_verify import GATES_AT_ONCE, commit, repaired, verify
+from app.repository import RepositoryError, TargetRepository
 from app.usage import EXIT_FAILED, UsageMistake
 from kernels.derivation import Unsupported
-from runners.protocol import Gate, Job, Progress, Report
-
-AUTHOR = Identity("liger-bot", "liger-bot@users.noreply.github.com")
-GATES_AT_ONCE = 2
-GATE_DEADLINE_S = 900.0
+from runners.protocol import Report
 
 
 @dataclass
@@ -55,7 +52,15 @@ class Record:
     commit: str = ""
     reports: dict[str, Report] = field(default_factory=dict)
     checks: dict[str, CheckResult] = field(default_factory=dict)
+    attempts: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # each candidate's commit and checks, oldest first
     elapsed_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> bool:
+        """Whether no check stands in the way of a merge."""
+        return all(check.conclusion in {"success", "neutral"} for check in self.checks.values())
 
     def as_json(self) -> str:
         """JSON with the profile, its hash, the files, every report and every check."""
@@ -71,6 +76,7 @@ class Record:
             "commit": self.commit,
             "reports": {gate: report.model_dump(mode="json") for gate, report in self.reports.items()},
             "checks": {gate: check.model_dump(mode="json") for gate, check in self.checks.items()},
+            "attempts": self.attempts,
             "elapsed_s": {stage: round(value, 2) for stage, value in self.elapsed_s.items()},
         }
         return json.dumps(data, indent=2, ensure_ascii=False)
@@ -82,7 +88,9 @@ async def run_command(
     """Run one command in a checkout; returns the exit code. Raises UsageMistake for a wrong call."""
     command = _command(text, block)
     root = _repository_root(repo)
-    bench = LocalBench(slots=GATES_AT_ONCE)
+    bench = LocalBench(
+        slots=GATES_AT_ONCE, transformers_sites=os.environ.get("LIGER_BOT_TRANSFORMERS_SITES", "")
+    )
     record = Record(command=text, repository=str(root))
     with tempfile.TemporaryDirectory(prefix="liger-bot-run-") as scratch:
         target = TargetRepository(Path(scratch), root.name, str(root))
@@ -109,7 +117,13 @@ async def run_command(
 
 
 async def derive_op(
-    op: str, *, kernels_only: bool, console: Console, wide_rows: bool = False, compiled: bool = False
+    op: str,
+    *,
+    kernels_only: bool,
+    console: Console,
+    wide_rows: bool = False,
+    split_rows: bool = False,
+    compiled: bool = False,
 ) -> int:
     """Print an op's decisions and its kernels, as a module that needs torch and triton only."""
     from app.derive_view import print_derivation
@@ -119,6 +133,7 @@ async def derive_op(
         LocalBench(),
         kernels_only=kernels_only,
         wide_rows=wide_rows,
+        split_rows=split_rows,
         compiled=compiled,
         console=console,
     )
@@ -201,21 +216,20 @@ async def _stages(
     with terminal.working(console, f"Act: {agent.doing}"):
         candidate = await agent.act(profile, place)
         record.candidate = candidate
-        await asyncio.to_thread(_commit, record, target, profile, candidate, agent.subject(profile))
+        await asyncio.to_thread(commit, record, target, profile, agent.subject(profile))
     record.elapsed_s["act"] = time.monotonic() - started
     console.print(
         f"Act: {len(candidate.files)} files on branch [bold]{record.branch}[/] ({record.commit[:12]}), {record.elapsed_s['act']:.1f} s"
     )
 
     started = time.monotonic()
-    await _verify(record, target, agent, profile, candidate, bench, console)
+    while True:
+        await verify(record, target, agent, profile, bench, console)
+        if not await repaired(record, target, agent, profile, place, console):
+            break
     record.elapsed_s["verify"] = time.monotonic() - started
     terminal.show_summary(console, record)
-    return (
-        0
-        if all(check.conclusion in {"success", "neutral"} for check in record.checks.values())
-        else EXIT_FAILED
-    )
+    return 0 if record.passes else EXIT_FAILED
 
 
 async def _approved(
@@ -226,7 +240,7 @@ async def _approved(
         terminal.show_profile(console, profile)
         if yes:
             return profile
-        answer = typer.prompt("Approve? [y]es, [n]o, or key=value… to revise", default="n").strip()
+        answer = await _answer(profile, place.bench, console)
         if answer.lower() in {"y", "yes"}:
             return profile
         if answer.lower() in {"n", "no"}:
@@ -242,52 +256,13 @@ async def _approved(
                 console.print(what, style="red")
 
 
-def _commit(
-    record: Record, target: TargetRepository, profile: AnyProfile, candidate: AnyCandidate, subject: str
-) -> None:
-    """One commit on a branch of the person's repository; their working tree and current branch stay as they are."""
-    listed = [one.path for one in profile.files]
-    message = f"{candidate.commit_message.rstrip()}\n\nProfile: {profile.sha256()}\n"
-    record.commit = target.commit(
-        record.base_sha, candidate.files, listed=listed, message=message, author=AUTHOR, at=datetime.now(UTC)
-    )
-    record.branch = branch_name(subject, record.commit[:7], 1)
-    target.push(record.commit, record.branch, "")
-
-
-async def _verify(
-    record: Record,
-    target: TargetRepository,
-    agent: CommandAgent[Any, Any],
-    profile: AnyProfile,
-    candidate: AnyCandidate,
-    bench: Bench,
-    console: Console,
-) -> None:
-    checkout = await asyncio.to_thread(target.checkout, record.commit)
-    jobs = agent.plan(profile, candidate, str(checkout), record.commit, secrets.randbelow(2**31))
-    slots = asyncio.Semaphore(GATES_AT_ONCE)
-    with terminal.gates(console, list(jobs)) as live:
-
-        async def one(gate: Gate, payload: Payload) -> None:
-            job = Job(
-                id=f"{record.commit[:12]}-{gate.value}",
-                nonce=secrets.token_hex(16),
-                deadline_s=GATE_DEADLINE_S,
-                payload=payload,
-            )
-            async with slots:
-                live.start(gate)
-
-                async def on_progress(progress: Progress) -> None:
-                    live.progress(gate, progress)
-
-                report = await bench.run(job, on_progress)
-            record.reports[gate.value] = report
-            record.checks[gate.value] = agent.judge(gate, report, profile)
-            live.done(gate, record.checks[gate.value])
-
-        await asyncio.gather(*(one(gate, payload) for gate, payload in jobs.items()))
-    for gate in Gate:
-        if gate not in jobs:
-            record.checks[gate.value] = nothing_to_judge(gate, agent.without_job)
+async def _answer(profile: AnyProfile, bench: Bench, console: Console) -> str:
+    """What the person says to a profile, after the schedules that they wanted to see compiled."""
+    if not isinstance(profile, KernelProfile):
+        return typer.prompt("Approve? [y]es, [n]o, or key=value… to revise", default="n").strip()
+    question = "Approve? [y]es, [n]o, [c]ompile every schedule considered, or key=value… to revise"
+    while (answer := typer.prompt(question, default="n").strip()).lower() in {"c", "compile"}:
+        with terminal.working(console, "compiling every schedule considered") as live:
+            shown = await schedules_for_terminal(profile, bench, live.progress)
+        console.print(shown, highlight=False)
+    return answer

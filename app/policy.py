@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from app.repository_config import CONFIG_PATH, RepositoryConfig, Who
 from app.verbs import USAGE, Verb
 
 WRITERS = frozenset({"admin", "maintain", "write"})
-BRANCH_PREFIX = "liger-bot/"
+BRANCH_PREFIX = RepositoryConfig().branch_prefix
+LEVELS = ("none", "read", "triage", "write", "maintain", "admin")
 MARKER_PREFIX = "<!-- liger-bot:"
 APPROVE, VETO = "+1", "-1"
 REPAIR_ROUNDS = 3
@@ -25,6 +27,20 @@ def may_write(permission: str) -> bool:
     return permission in WRITERS
 
 
+def among(who: Who, permission: str, login: str) -> bool:
+    """Whether a person is among those with the permission, or those named; teams are asked for elsewhere."""
+    if login.lower() in {one.lower() for one in who.logins}:
+        return True
+    if who.permission == "nobody" or permission not in LEVELS:
+        return False
+    return LEVELS.index(permission) >= LEVELS.index(who.permission)
+
+
+def rule_for(verb: Verb, config: RepositoryConfig) -> Who | None:
+    """Whom a repository lets give a command; None where it has no say."""
+    return getattr(config.commands, verb, None)
+
+
 class Door(StrEnum):
     """What to do with a command by that person."""
 
@@ -33,15 +49,20 @@ class Door(StrEnum):
     ignore = "ignore"
 
 
-def door(verb: Verb, permission: str, *, is_requester: bool, answers_today: int) -> Door:
+def door(
+    verb: Verb, permission: str, *, is_requester: bool, answers_today: int, named: bool | None = None
+) -> Door:
     """Whether a command is followed, refused with one short answer, or met with silence.
 
-    answers_today: replies that this person got on this issue in the last 24 hours.
+    answers_today: replies that this person got on this issue in the last 24 hours. named: whether the person is among
+    those whom the repository's configuration lets give this command; None where it has no say.
     """
-    if may_write(permission):
-        return Door.follow
     if verb is Verb.cancel and is_requester:
         return Door.follow
+    if may_write(permission) if named is None else named:
+        return Door.follow
+    if may_write(permission):
+        return Door.refuse
     if USAGE[verb].writers_only:
         return Door.refuse if answers_today < STRANGER_ANSWERS_A_DAY else Door.ignore
     return Door.follow if answers_today < READER_ANSWERS_A_DAY else Door.ignore
@@ -80,6 +101,7 @@ class Shown:
     shown_at: datetime  # when GitHub says that we last edited it
     stale_reactions: frozenset[int]  # ids of reactions that were there before
     requester: str
+    earlier_body_sha256: str = ""  # before more was said of the same profile; the comment may still read so
 
 
 @dataclass(frozen=True)
@@ -92,6 +114,7 @@ class SeenReaction:
     user_type: str
     permission: str
     created_at: datetime
+    approver: bool = True  # among those whose approval the repository's configuration takes
 
 
 class Answer(StrEnum):
@@ -133,18 +156,18 @@ def judge_reactions(
     approvals = [
         one
         for one in counted
-        if one.content == APPROVE and (requester_may_approve or one.login != shown.requester)
+        if one.content == APPROVE and one.approver and (requester_may_approve or one.login != shown.requester)
     ]
     if not approvals:
         return Judgement(Answer.none)
-    if body_sha256 != shown.body_sha256:
+    if body_sha256 not in {shown.body_sha256, shown.earlier_body_sha256}:
         return Judgement(Answer.altered, approvals[0])
     return Judgement(Answer.approved, approvals[0])
 
 
 def expired(shown_at: datetime, now: datetime, approval_days: float) -> bool:
     """Whether a profile waited too long for an answer."""
-    return now - shown_at > timedelta(days=approval_days)
+    return (now - shown_at) / timedelta(days=1) > approval_days
 
 
 def poll_interval_s(age: timedelta, fresh_s: float) -> float:
@@ -160,7 +183,11 @@ class ForbiddenWriteError(Exception):
     """A branch or path that the bot must not write. The message names it."""
 
 
-_BRANCH = re.compile(re.escape(BRANCH_PREFIX) + r"[a-z0-9][a-z0-9._-]{0,100}")
+class PathNotAllowedError(ForbiddenWriteError):
+    """The repository's configuration doesn't let the bot write a path: a person's decision, told as such."""
+
+
+_BRANCH_ENDING = re.compile(r"[a-z0-9][a-z0-9._-]{0,100}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.\-]+(/[A-Za-z0-9_.\-]+)*")
 _FORBIDDEN_NAMES = frozenset(
     {
@@ -180,17 +207,35 @@ _FORBIDDEN_NAMES = frozenset(
 _FORBIDDEN_ENDINGS = (".pth", ".sh", ".yml", ".yaml", ".toml", ".cfg")
 
 
-def branch_name(op_name: str, request_id: str, attempt: int) -> str:
+def branch_name(op_name: str, request_id: str, attempt: int, prefix: str = BRANCH_PREFIX) -> str:
     """The branch for one attempt of a request; the same whenever it's asked."""
     slug = re.sub(r"[^a-z0-9]+", "-", op_name.lower()).strip("-")[:40] or "op"
     ending = f"-{attempt}" if attempt > 1 else ""
-    return f"{BRANCH_PREFIX}{slug}-{request_id}{ending}"
+    return f"{prefix}{slug}-{request_id}{ending}"
 
 
-def check_branch(name: str) -> None:
+def check_branch(name: str, prefix: str = BRANCH_PREFIX) -> None:
     """Raises ForbiddenWriteError unless the branch is one of ours."""
-    if _BRANCH.fullmatch(name) is None or ".." in name or name.endswith((".lock", ".")):
-        raise ForbiddenWriteError(f"branch {name!r} is not under {BRANCH_PREFIX}")
+    ours = name.startswith(prefix) and _BRANCH_ENDING.fullmatch(name.removeprefix(prefix))
+    if not ours or ".." in name or name.endswith((".lock", ".")):
+        raise ForbiddenWriteError(f"branch {name!r} is not under {prefix}")
+
+
+def check_allowed(paths: Iterable[str], patterns: Iterable[str]) -> None:
+    """Raises PathNotAllowedError for a path that fits none of the repository's patterns; no pattern: nothing to check."""
+    allowed = [_pattern(one) for one in patterns]
+    for path in paths:
+        if allowed and not any(one.fullmatch(path) for one in allowed):
+            raise PathNotAllowedError(
+                f"{path} fits no pattern of `allowed_paths` in {CONFIG_PATH}: add one, or revise the profile"
+            )
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    """A path pattern: `*` and `?` stay within a folder, `**` crosses folders."""
+    words = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    return re.compile("".join(words.get(part, re.escape(part)) for part in parts))
 
 
 def check_paths(paths: Iterable[str], listed: Iterable[str], links: Iterable[str] = ()) -> None:

@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 from agents.ports import Bench, Model
 from app.github import GitHubApp, GitHubRepository
+from app.outbox import Outbox
 from app.repository import TargetRepository
+from app.repository_config import RepositoryConfig
+from app.repository_config_source import RepositoryConfigs
 from app.settings import Settings
 from app.states import Stage
 from app.status_comment import StatusComments
@@ -21,6 +24,10 @@ class Engine(Protocol):
 
     async def start_stage(self, stage: Stage, request_id: str, attempt: int) -> None:
         """Start a stage; starting the same attempt again is nothing."""
+        ...
+
+    async def go_on(self, request_id: str) -> bool:
+        """Take verification up again when the runners that it waited for have answered; False: ask again."""
         ...
 
     async def cancel(self, request: Request) -> None:
@@ -38,10 +45,27 @@ class Ports:
     status: StatusComments
     bench: Bench
     model: Model | None = None
+    spare_bench: Bench | None = (
+        None  # for what can wait until nothing else is to be done; None: it isn't done
+    )
 
     def repository(self, request: Request) -> GitHubRepository:
         """The request's repository on GitHub."""
         return self.github.repository(request.installation_id, request.repository)
+
+    @property
+    def configs(self) -> RepositoryConfigs:
+        """What the repositories decide about the bot."""
+        return self.status.configs
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is being made on GitHub just now."""
+        return self.status.outbox
+
+    async def config(self, request: Request) -> RepositoryConfig:
+        """What the request's repository decides. Raises ConfigMistake when its file can't be used."""
+        return await self.configs.of(request.installation_id, request.repository)
 
     def target(self, full_name: str) -> TargetRepository:
         """The repository's git mirror and checkouts here."""

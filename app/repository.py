@@ -7,12 +7,15 @@ authors and dates, so the same files on the same parent are the same commit howe
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
+import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,15 +24,25 @@ from git import Git, Repo
 from git.exc import GitCommandError
 
 from app.github import redact
-from app.policy import check_branch, check_paths
+from app.policy import BRANCH_PREFIX, check_branch, check_paths
 
 GIT_TIMEOUT_S = 300
+STALE_LOCK_S = 20.0
+# What git says of a server that doesn't answer, or answers with a fault of its own.
+_AWAY = re.compile(
+    r"unable to access .*(Failed to connect|Could not resolve|timed out|Empty reply|error: 5\d\d)|RPC failed|early EOF|hung up unexpectedly",
+    re.DOTALL,
+)
 _LINK = "120000"
 _FILE = "100644"
 
 
 class RepositoryError(Exception):
     """git couldn't do what was asked; the message is git's own, redacted."""
+
+
+class RepositoryBusyError(RepositoryError):
+    """Another git works in the mirror, perhaps left by a process that died, or the server is away: soon it may go."""
 
 
 class BranchMovedError(RepositoryError):
@@ -55,7 +68,17 @@ class TargetRepository:
         self._mirror = data_dir.resolve() / "mirrors" / f"{full_name}.git"
         self._checkouts = data_dir.resolve() / "checkouts" / full_name
         with self._locks_guard:
-            self._lock = self._locks.setdefault(self._mirror, threading.Lock())
+            self._thread_lock = self._locks.setdefault(self._mirror, threading.Lock())
+
+    @property
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One writer a mirror, on this machine."""
+        with self._thread_lock:
+            self._mirror.parent.mkdir(parents=True, exist_ok=True)
+            with self._mirror.with_suffix(".lock").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
 
     def fetch_branch(self, token: str, branch: str) -> str:
         """Bring a branch into the mirror; returns the commit it stands at."""
@@ -115,6 +138,25 @@ class TargetRepository:
                 shutil.rmtree(scratch)
         return target
 
+    def texts(self, sha: str, paths: Iterable[str]) -> dict[str, str | None]:
+        """Files of a commit of the mirror, as text; None where there is none, or what is there isn't text."""
+        found: dict[str, str | None] = {}
+        with self._git() as git:
+            for path in paths:
+                entry = "" if "\0" in path else git.ls_tree("-z", sha, "--", f":(literal){path}")
+                mode, _, rest = entry.partition(" ")
+                if not mode.startswith("100") or rest.partition("\t")[2].rstrip("\0") != path:
+                    found[path] = None
+                    continue
+                data = git.execute(
+                    ["git", "cat-file", "blob", rest.split(" ")[1].partition("\t")[0]],
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    kill_after_timeout=GIT_TIMEOUT_S,
+                )
+                found[path] = _text(data)
+        return found
+
     def links(self, sha: str) -> list[str]:
         """Paths that are symbolic links in a commit."""
         with self._git() as git:
@@ -157,9 +199,9 @@ class TargetRepository:
                 return parent
             return git.commit_tree(tree, "-p", parent, "-m", message)
 
-    def push(self, sha: str, branch: str, token: str) -> None:
+    def push(self, sha: str, branch: str, token: str, prefix: str = BRANCH_PREFIX) -> None:
         """Put a commit on one of our branches. Raises BranchMovedError when it holds something else."""
-        check_branch(branch)
+        check_branch(branch, prefix)
         with self._lock, self._git(token) as git:
             listing = git.ls_remote(self.url, f"refs/heads/{branch}", kill_after_timeout=GIT_TIMEOUT_S)
             known = str(listing).partition("	")[0]
@@ -217,4 +259,25 @@ class TargetRepository:
             yield git
         except GitCommandError as error:
             command = error.command[1:2] if isinstance(error.command, list) else error.command
-            raise RepositoryError(redact(f"git {command}: {str(error.stderr).strip()[-1000:]}")) from None
+            said = str(error.stderr).strip()[-1000:]
+            locked = "cannot lock ref" in said or "File exists" in said
+            if locked:
+                self._remove_stale_locks()
+            busy = locked or _AWAY.search(said)
+            raise (RepositoryBusyError if busy else RepositoryError)(
+                redact(f"git {command}: {said}")
+            ) from None
+
+    def _remove_stale_locks(self) -> None:
+        """git holds these for moments; one that is old is what a killed git left, and would be in the way for ever."""
+        for path in [*self._mirror.glob("*.lock"), *(self._mirror / "refs").rglob("*.lock")]:
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > STALE_LOCK_S:
+                    path.unlink()
+
+
+def _text(data: object) -> str | None:
+    try:
+        return data.decode() if isinstance(data, bytes) else None
+    except UnicodeDecodeError:
+        return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from agents.command_agent import read_profile
+from agents.dev.schedule_table import ScheduleTable
 from app.comments.status import GateLine, StageLine, StatusView
 from app.comments.wording import wording
 from app.policy import REPAIR_ROUNDS
@@ -53,6 +54,17 @@ def stage_seconds(events: Sequence[Event], now: datetime) -> dict[Stage, float]:
     return seconds
 
 
+def running_since(events: Sequence[Event]) -> datetime | None:
+    """When the stage began that a request is in; None when it is in none."""
+    since, stage = None, None
+    for event in events:
+        if event.state:
+            now_in = RUNNING.get(State(event.state))
+            if now_in is not stage:
+                since, stage = event.at, now_in
+    return since if stage else None
+
+
 def furthest_state(request: Request, events: Sequence[Event]) -> State:
     """The request's state; for one that was given up, the last state before that."""
     state = State(request.state)
@@ -71,7 +83,7 @@ def stage_lines(request: Request, events: Sequence[Event], now: datetime, note: 
     lines = []
     for stage in Stage:
         is_running = running is stage
-        done = state in _DONE_AT[stage]
+        done = stage_is_done(stage, state)
         lines.append(
             StageLine(
                 stage, done, is_running, seconds.get(stage) if done else None, note if is_running else ""
@@ -80,10 +92,20 @@ def stage_lines(request: Request, events: Sequence[Event], now: datetime, note: 
     return lines
 
 
+def stage_is_done(stage: Stage, state: State) -> bool:
+    """Whether a request that came to that state has a stage behind it."""
+    return state in _DONE_AT[stage]
+
+
+def gates_now(request: Request, jobs: Sequence[StoredJob]) -> list[StoredJob]:
+    """The jobs of the newest attempt and round, in the gates' order."""
+    newest = [job for job in jobs if (job.attempt, job.round) == (request.attempt, request.round)]
+    return sorted(newest, key=lambda job: list(Gate).index(Gate(job.gate)))
+
+
 def gate_lines(request: Request, jobs: Sequence[StoredJob]) -> list[GateLine]:
     """The gates of the newest attempt and round."""
-    newest = [job for job in jobs if (job.attempt, job.round) == (request.attempt, request.round)]
-    newest.sort(key=lambda job: list(Gate).index(Gate(job.gate)))
+    newest = gates_now(request, jobs)
     lines = [
         GateLine(job.gate, None if job.state == "running" else job.conclusion, job.title or "running")
         for job in newest
@@ -135,6 +157,7 @@ def status_view(
         page_url=page_url,
         stages=lines,
         profile=read_profile(profile.body) if profile else None,
+        schedules=ScheduleTable.model_validate(profile.schedules) if profile and profile.schedules else None,
         expires=expires,
         approved_by=approval.login if approval else None,
         requester_may_approve=requester_may_approve,

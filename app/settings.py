@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, StringConstraints, model_validator
+from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-SECRETS = ("webhook_secret", "private_key", "model_api_key")
+GATES = frozenset({"style", "correctness", "compile", "benchmark"})
+SECRETS = ("webhook_secret", "private_key", "client_secret", "metrics_token", "model_api_key", "database_url")
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 
@@ -35,6 +36,15 @@ class Settings(BaseSettings):
     app_id: int = Field(default=0, description="numeric id of the GitHub App")
     private_key: SecretStr = Field(default=SecretStr(""), description="the App's private key, PEM text")
     private_key_file: Path | None = Field(default=None, description="file holding the private key")
+    client_id: str = Field(
+        default="",
+        description="the App's client id, for signing in on the pages; empty: pages of private repositories stay closed",
+    )
+    client_secret: SecretStr = Field(
+        default=SecretStr(""),
+        description="the App's client secret; also what browser sessions are sealed with",
+    )
+    client_secret_file: Path | None = Field(default=None, description="file holding the client secret")
 
     github_url: Url = Field(
         default="https://api.github.com", description="base of the REST API; Enterprise: https://HOST/api/v3"
@@ -55,6 +65,9 @@ class Settings(BaseSettings):
         default=SecretStr(""),
         description="SQLAlchemy URL of the database; empty: SQLite files under data_dir",
     )
+    database_url_file: Path | None = Field(
+        default=None, description="file holding the URL, which holds a password"
+    )
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on")
@@ -62,9 +75,18 @@ class Settings(BaseSettings):
         default="", description="address under which people reach our pages; empty: http://host:port"
     )
 
+    metrics_token: SecretStr = Field(
+        default=SecretStr(""), description="bearer token that /metrics asks for; empty: it is open"
+    )
+    metrics_token_file: Path | None = Field(default=None, description="file holding that token")
+
     executor_id: str = Field(
         default_factory=socket.gethostname,
         description="name of this process among those that share a database: unique, and the same after a restart",
+    )
+    stages: Literal["here", "workers"] = Field(
+        default="here",
+        description="who runs the stages of requests: here, the service itself; workers, processes of `liger-bot worker` that share its Postgres",
     )
     worker_slots: int = Field(
         default=1, ge=1, le=64, description="jobs that run on this machine at the same time"
@@ -74,8 +96,26 @@ class Settings(BaseSettings):
         default="",
         description="interpreter that runs the target repository's own tests; empty: the runner's own",
     )
+    compile_schedules: bool = Field(
+        default=True,
+        description="compile every schedule that a profile weighs, one profile at a time and behind all other work, once it is shown",
+    )
+    transformers_sites: str = Field(
+        default="",
+        description="folders with other versions of transformers, under which a model patch is imported; ':' between two",
+    )
     job_deadline_seconds: float = Field(
         default=600.0, gt=0, description="wall clock after which a job is killed"
+    )
+
+    actions_gates: str = Field(
+        default="correctness,benchmark",
+        description="gates that GPU runners judge through GitHub Actions where a repository names its `runners`, comma separated: style, correctness, compile, benchmark",
+    )
+    actions_queue_minutes: float = Field(
+        default=120.0,
+        gt=0,
+        description="minutes after which a dispatched job that no runner took is given up",
     )
 
     poll_seconds: float = Field(
@@ -96,6 +136,17 @@ class Settings(BaseSettings):
         description="whether the person who asked may also approve; false asks for a second person",
     )
 
+    reconcile_minutes: float = Field(
+        default=15.0,
+        gt=0,
+        description="minutes between two looks for deliveries that failed and comments that no delivery told of",
+    )
+    keep_days: float = Field(
+        default=30.0,
+        ge=4,
+        description="days that deliveries, and the jobs' reports of ended requests, are kept",
+    )
+
     model: str = Field(
         default="", description="language model, in litellm's naming; empty: none, the rules alone"
     )
@@ -111,7 +162,18 @@ class Settings(BaseSettings):
         default=1.0, ge=0, description="most that one process may spend on the model, US dollars"
     )
 
-    log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="DEBUG, INFO, WARNING or ERROR"
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="text for people, json for machines: one object a line"
+    )
+    shutdown_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="seconds that work in progress gets to finish after SIGTERM; what is left goes on at the next start",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -137,7 +199,30 @@ class Settings(BaseSettings):
             raise ValueError(
                 "LIGER_BOT_APP_ID and LIGER_BOT_PRIVATE_KEY (or _FILE) are needed to act as a GitHub App"
             )
+        if self.stages == "workers" and not self.database_url.get_secret_value().startswith("postgresql"):
+            raise ValueError(
+                "LIGER_BOT_STAGES=workers needs a Postgres that the processes share: set LIGER_BOT_DATABASE_URL (or _FILE), or leave the stages here"
+            )
+        if bool(self.client_id) != bool(self.client_secret.get_secret_value()):
+            raise ValueError(
+                "LIGER_BOT_CLIENT_ID and LIGER_BOT_CLIENT_SECRET (or _FILE) go together: set both to let people sign in on the pages, or neither"
+            )
         return self
+
+    @field_validator("actions_gates")
+    @classmethod
+    def _known_gates(cls, value: str) -> str:
+        unknown = {one.strip() for one in value.split(",") if one.strip()} - GATES
+        if unknown:
+            raise ValueError(
+                f"{', '.join(sorted(unknown))}: not a gate; there are {', '.join(sorted(GATES))}"
+            )
+        return value
+
+    @property
+    def gates_on_actions(self) -> frozenset[str]:
+        """Gates that runners of GitHub Actions judge, where a repository has some."""
+        return frozenset(one.strip() for one in self.actions_gates.split(",") if one.strip())
 
     @property
     def github_is_local(self) -> bool:

@@ -33,17 +33,20 @@ class Stage(StrEnum):
 
 
 _STOPPED = frozenset({State.cancelled, State.failed})
+# A pull request can be merged or closed at any time once there is one, also while its profile is revised.
+_PULL_ENDED = frozenset({State.merged, State.closed})
 
 MOVES: dict[State, frozenset[State]] = {
     State.received: frozenset({State.understanding}) | _STOPPED,
     State.understanding: frozenset({State.awaiting_approval, State.rejected}) | _STOPPED,
     State.awaiting_approval: frozenset({State.revising, State.acting, State.rejected, State.expired})
+    | _PULL_ENDED
     | _STOPPED,
-    State.revising: frozenset({State.awaiting_approval}) | _STOPPED,
-    State.acting: frozenset({State.verifying}) | _STOPPED,
-    State.verifying: frozenset({State.repairing, State.in_review, State.merged, State.closed}) | _STOPPED,
-    State.repairing: frozenset({State.verifying, State.merged, State.closed}) | _STOPPED,
-    State.in_review: frozenset({State.merged, State.closed}),
+    State.revising: frozenset({State.awaiting_approval}) | _PULL_ENDED | _STOPPED,
+    State.acting: frozenset({State.verifying}) | _PULL_ENDED | _STOPPED,
+    State.verifying: frozenset({State.repairing, State.in_review}) | _PULL_ENDED | _STOPPED,
+    State.repairing: frozenset({State.verifying}) | _PULL_ENDED | _STOPPED,
+    State.in_review: _PULL_ENDED,
     State.closed: frozenset({State.in_review, State.merged}),
     State.merged: frozenset(),
     State.failed: frozenset(),
@@ -52,14 +55,14 @@ MOVES: dict[State, frozenset[State]] = {
     State.expired: frozenset(),
 }
 
-# What `/liger retry` takes up again, as another attempt. Not among the moves: a step that is still on its way when a
+# What `/liger retry`, a person's push or `/liger revise` on the pull request takes up again, as another attempt. Not among the moves: a step that is still on its way when a
 # request is cancelled must not bring it back to life.
 RETRIES: dict[State, frozenset[State]] = {
     State.failed: frozenset({State.understanding, State.revising, State.acting, State.verifying}),
     State.rejected: frozenset({State.understanding}),
     State.cancelled: frozenset({State.understanding}),
     State.expired: frozenset({State.understanding}),
-    State.in_review: frozenset({State.verifying}),
+    State.in_review: frozenset({State.verifying, State.revising}),
 }
 
 ENDED = frozenset({State.merged, State.closed, State.rejected, State.expired}) | _STOPPED

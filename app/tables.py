@@ -9,6 +9,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     DateTime,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -54,6 +55,8 @@ class Delivery(Table):
     note: Mapped[str] = mapped_column(Text, default="")
     tries: Mapped[int] = mapped_column(default=0)
     next_try_at: Mapped[datetime | None]
+    # the comment that it tells of: told again under another GUID, it is still the same comment
+    subject: Mapped[str | None] = mapped_column(String(300), unique=True, index=True)
 
 
 class Request(Table):
@@ -95,6 +98,10 @@ class Request(Table):
     __table_args__ = (
         UniqueConstraint("repository", "comment_id", name="one_request_a_comment"),
         Index("requests_by_issue", "repository", "issue_number"),
+        # what the list of requests is filtered and ordered by
+        Index("requests_by_age", "created_at"),
+        Index("requests_of_repository", "repository", "created_at", "installation_id"),
+        Index("requests_of_state", "state", "created_at"),
     )
 
 
@@ -112,6 +119,9 @@ class Profile(Table):
     body_sha256: Mapped[str | None] = mapped_column(String(64))  # of the comment's text
     shown_at: Mapped[datetime | None]
     stale_reactions: Mapped[list[int] | None]
+    # What came after the profile was shown: no part of it, and no reason to ask again.
+    schedules: Mapped[dict[str, Any] | None]
+    earlier_body_sha256: Mapped[str | None] = mapped_column(String(64))  # before the schedules were added
 
 
 class Approval(Table):
@@ -135,6 +145,7 @@ class StoredCandidate(Table):
     round: Mapped[int] = mapped_column(primary_key=True)
     body: Mapped[dict[str, Any]]
     head_sha: Mapped[str] = mapped_column(String(64), default="")
+    pushed_by: Mapped[str] = mapped_column(String(100), default="")  # a person; empty: the bot
     created_at: Mapped[datetime]
 
 
@@ -157,6 +168,44 @@ class StoredJob(Table):
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
 
+    # counting jobs must not read their reports
+    __table_args__ = (Index("jobs_by_outcome", "gate", "state", "conclusion"),)
+
+
+class StoredDispatch(Table):
+    """A gate's job on one architecture, sent to GitHub Actions: kept before it is sent, so that it is sent once."""
+
+    __tablename__ = "dispatches"
+    id: Mapped[str] = mapped_column(String(120), primary_key=True)  # job and architecture
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), index=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    repository: Mapped[str] = mapped_column(String(200), index=True)
+    architecture: Mapped[str] = mapped_column(String(40))
+    labels: Mapped[list[str]] = mapped_column(JSON)
+    nonce: Mapped[str] = mapped_column(String(64), unique=True)
+    head_sha: Mapped[str] = mapped_column(String(64))
+    packed: Mapped[str] = mapped_column(Text)  # the job as it goes into the workflow's inputs
+    state: Mapped[str] = mapped_column(String(20), index=True)  # intended, sent, running, settled
+    run_id: Mapped[int | None] = mapped_column(BigInteger, index=True)
+    run_url: Mapped[str] = mapped_column(Text, default="")
+    fault: Mapped[str] = mapped_column(String(30), default="")  # why there is no report
+    detail: Mapped[str] = mapped_column(Text, default="")
+    report: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    sent_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    settled_at: Mapped[datetime | None]
+
+
+class LogLine(Table):
+    """One line of what a request's jobs say while they run, for people; only the newest of a request are kept."""
+
+    __tablename__ = "log_lines"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    at: Mapped[datetime]
+    text: Mapped[str] = mapped_column(Text)
+
 
 class Event(Table):
     """One line of a request's history, for people."""
@@ -168,6 +217,20 @@ class Event(Table):
     kind: Mapped[str] = mapped_column(String(30))  # state, approval, gate, commit, error
     state: Mapped[str | None] = mapped_column(String(20))  # the state entered, for kind "state"
     text: Mapped[str] = mapped_column(Text)
+
+
+class ModelQuestion(Table):
+    """One question to the language model for a request, and what it cost."""
+
+    __tablename__ = "model_questions"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    at: Mapped[datetime]
+    purpose: Mapped[str] = mapped_column(String(60))
+    model: Mapped[str] = mapped_column(String(200))
+    input_tokens: Mapped[int]
+    output_tokens: Mapped[int]
+    cost_usd: Mapped[float | None] = mapped_column(Float)  # None: no price is known
 
 
 class Reply(Table):
@@ -188,3 +251,12 @@ class Executor(Table):
     id: Mapped[str] = mapped_column(String(100), primary_key=True)
     process: Mapped[str] = mapped_column(String(100))
     heartbeat_at: Mapped[datetime]
+
+
+class Write(Table):
+    """A thing that is being made on GitHub just now, so that no two processes make it. Gone once it is made."""
+
+    __tablename__ = "writes"
+    key: Mapped[str] = mapped_column(String(300), primary_key=True)
+    executor_id: Mapped[str] = mapped_column(String(100))
+    at: Mapped[datetime]

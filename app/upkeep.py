@@ -1,4 +1,4 @@
-"""What the service does on the side: deliveries that never reached it are asked for again, what is old is thrown away."""
+"""What the service does on the side: what never reached it is looked for, what is old is thrown away."""
 
 from __future__ import annotations
 
@@ -6,49 +6,56 @@ import asyncio
 import logging
 import shutil
 import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 
 from app.github import GitHubError
+from app.missed import Accept, Missed
 from app.ports import Ports
 
 log = logging.getLogger(__name__)
 
-RECONCILE_S = 15 * 60.0
-KEEP_DELIVERIES_DAYS = 30.0
 KEEP_CHECKOUTS_DAYS = 7.0
+KEEP_EXECUTORS_S = 86_400.0
+UPKEEP_S = 3_600.0
 
 
-async def upkeep_forever(ports: Ports) -> None:
-    """Now, and every quarter of an hour."""
+async def reconcile_forever(ports: Ports, accept: Accept) -> None:
+    """Look for what was missed: now, and every `reconcile_minutes`."""
+    missed = Missed(ports, accept)
+    while True:
+        for what, look in (
+            ("deliveries", missed.ask_for_deliveries),
+            ("comments", missed.sweep_comments),
+            ("pull requests", missed.sweep_pulls),
+        ):
+            try:
+                await look()
+            except GitHubError as error:
+                log.warning("missed %s can't be looked for: %s", what, error)
+            except Exception:
+                log.exception("missed %s can't be looked for", what)
+        await asyncio.sleep(60.0 * ports.settings.reconcile_minutes)
+
+
+async def upkeep_forever(ports: Ports, forget_workflows: Callable[[timedelta], Awaitable[int]]) -> None:
+    """Throw away what is old: now, and every hour."""
     while True:
         try:
-            await ask_for_missed_deliveries(ports)
-        except GitHubError as error:
-            log.warning("missed deliveries can't be looked for: %s", error)
-        except Exception:
-            log.exception("missed deliveries can't be looked for")
-        try:
             await asyncio.to_thread(throw_away_old, ports)
+            await forget_workflows(timedelta(days=ports.settings.keep_days))
         except Exception:
             log.exception("old data can't be thrown away")
-        await asyncio.sleep(RECONCILE_S)
-
-
-async def ask_for_missed_deliveries(ports: Ports) -> int:
-    """Have GitHub send again what it couldn't hand over, for instance while we were down; returns how many."""
-    asked = 0
-    for delivery in await ports.github.failed_deliveries():
-        if await asyncio.to_thread(ports.store.delivery, delivery.guid) is None:
-            await ports.github.redeliver(delivery.id)
-            asked += 1
-    if asked:
-        log.info("asked GitHub to send %s missed deliveries again", asked)
-    return asked
+        await asyncio.sleep(UPKEEP_S)
 
 
 def throw_away_old(ports: Ports) -> None:
-    """Forget processed deliveries and checkouts that no one has used for long; both can be had again from GitHub."""
-    ports.store.forget_deliveries(KEEP_DELIVERIES_DAYS)
+    """Forget deliveries and reports that are older than `keep_days`, and checkouts that no one has used for long."""
+    days = ports.settings.keep_days
+    ports.store.forget_deliveries(days)
+    ports.store.forget_reports(days)
+    ports.store.forget_silent_executors(KEEP_EXECUTORS_S)
     for checkout in _old_checkouts(ports.settings.data_dir / "checkouts"):
         shutil.rmtree(checkout, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import SecretStr
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.deliveries import MODELS
+from app.deliveries import MODELS, subject_of
 from app.store import NewDelivery
 
 MAX_BODY_BYTES = 25 * 1024 * 1024  # GitHub delivers nothing larger
@@ -30,36 +30,45 @@ def signature_is_valid(secret: str, body: bytes, header: str | None) -> bool:
     return hmac.compare_digest(expected, header[len(_SIGNATURE) :].lower())
 
 
-def webhook_routes(secret: SecretStr, accept: Accept) -> APIRouter:
-    """POST /webhook."""
+def webhook_routes(
+    secret: SecretStr, accept: Accept, count: Callable[[str], None] = lambda _outcome: None
+) -> APIRouter:
+    """POST /webhook. count: told of each delivery's outcome."""
     routes = APIRouter()
+
+    def refuse(status: int, why: str, outcome: str = "refused") -> JSONResponse:
+        count(outcome)
+        return JSONResponse({"error": why}, status)
 
     @routes.post("/webhook")
     async def receive(request: Request) -> Response:
         body = await _read(request)
         if body is None:
-            return _refuse(413, "the body is larger than 25 MB")
+            return refuse(413, "the body is larger than 25 MB")
         header = request.headers.get("X-Hub-Signature-256")
         if not signature_is_valid(secret.get_secret_value(), body, header):
-            return _refuse(401, "the signature is missing or wrong")
+            return refuse(401, "the signature is missing or wrong")
         event = request.headers.get("X-GitHub-Event", "")
         guid = request.headers.get("X-GitHub-Delivery", "")
         if not event or not 0 < len(guid) <= 100:
-            return _refuse(400, "X-GitHub-Event and X-GitHub-Delivery are needed")
+            return refuse(400, "X-GitHub-Event and X-GitHub-Delivery are needed")
         try:
             text = body.decode("utf-8")
             payload = await asyncio.to_thread(json.loads, text) if len(body) > 100_000 else json.loads(text)
         except (ValueError, RecursionError):
-            return _refuse(400, "the body is not JSON")
+            return refuse(400, "the body is not JSON")
         if not isinstance(payload, dict):
-            return _refuse(400, "the body is not a JSON object")
+            return refuse(400, "the body is not a JSON object")
         if event not in MODELS or "installation" not in payload:
+            count("ignored")
             return JSONResponse({"status": "ignored"}, 202)
         try:
-            fresh = await accept(NewDelivery(guid, event, text))
+            fresh = await accept(NewDelivery(guid, event, text, subject_of(event, payload)))
         except SQLAlchemyError:
-            return _refuse(503, "can't be stored now; send it again")
-        return JSONResponse({"status": "accepted" if fresh else "known"}, 202)
+            return refuse(503, "can't be stored now; send it again", "not stored")
+        outcome = "accepted" if fresh else "known"
+        count(outcome)
+        return JSONResponse({"status": outcome}, 202)
 
     return routes
 
@@ -77,7 +86,3 @@ async def _read(request: Request) -> bytes | None:
             return None
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-def _refuse(status: int, why: str) -> JSONResponse:
-    return JSONResponse({"error": why}, status)

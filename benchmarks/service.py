@@ -1,6 +1,8 @@
 """How fast the service answers and how long a request takes, on this machine, against the local GitHub.
 
-    python -m benchmarks.service [--rate 100] [--seconds 20] [--requests 3] [--json FILE]
+    python -m benchmarks.service [--store sqlite|postgres] [--rate 100] [--seconds 60] [--requests 3] [--json FILE]
+
+On SQLite one process does everything; on Postgres (which syncs at each commit) two workers run the stages.
 
 Deliveries are signed issue comments without a command: what a busy repository sends most. They come from a process of
 their own, at a fixed rate (open loop), and as fast as 16 connections carry them.
@@ -14,19 +16,23 @@ import hashlib
 import hmac
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import text
 
+from app.database import open_database
+from benchmarks.faults import RESULTS, environment
 from tests.liger_checkout import liger_checkout
+from tests.postgres_server import postgres_server
 from tests.service_process import SECRET, Scene, scene, wait_for
 
 CONNECTIONS = 16
@@ -67,6 +73,20 @@ async def send(client: httpx.AsyncClient, url: str, repository: str) -> float:
     if answer.status_code != httpx.codes.ACCEPTED:
         raise SystemExit(f"a delivery was answered {answer.status_code}: {answer.text[:200]}")
     return took
+
+
+def processed(here: Scene, url: str, count: int) -> float:
+    """Seconds until all `count` deliveries are processed, not only kept."""
+    started, engine = time.perf_counter(), open_database(url)
+    query = text("select count(*) from deliveries where state = 'done' and event = 'issue_comment'")
+
+    def all_done() -> bool:
+        with engine.connect() as connection:
+            return connection.execute(query).scalar_one() >= count
+
+    wait_for(all_done, 600, f"{count} deliveries are processed; {here.service.log.read_text()[-2000:]}")
+    engine.dispose()
+    return time.perf_counter() - started
 
 
 async def at_rate(url: str, repository: str, rate: float, seconds: float) -> list[float]:
@@ -131,14 +151,17 @@ def one_request(here: Scene, op: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print; `--json` writes the same to a file."""
+    """Measure, print, and write the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rate", type=float, default=100.0, help="deliveries a second")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for how long")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for how long")
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--requests", type=int, default=3, help="whole requests to time")
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument(
+        "--json", type=Path, help="write the results here; default: benchmarks/results/service"
+    )
     parser.add_argument("--load", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.load:
@@ -154,10 +177,17 @@ def main() -> None:
             )
         )
         return
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        scene(Path(folder), liger_checkout(Path(folder) / "files"), WORKER_SLOTS="2") as here,
-    ):
+    before = os.getloadavg()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url, settings, workers = f"sqlite:///{folder}/data/liger-bot.sqlite", {}, 0
+        if options.store == "postgres":
+            server = stack.enter_context(postgres_server(durable=True))
+            url, workers = server.new_database("service"), 2
+            settings = {"DATABASE_URL": url}
+        here = stack.enter_context(
+            scene(folder, liger_checkout(folder / "files"), workers=workers, WORKER_SLOTS="2", **settings)
+        )
         requests = [
             one_request(here, op)
             for op in ("relu2", "mish", "squareplus", "quick_gelu", "hardswish")[: options.requests]
@@ -166,27 +196,21 @@ def main() -> None:
             [sys.executable, "-m", "benchmarks.service", "--load", f"{here.service.url}/webhook {here.repository}", "--rate", str(options.rate), "--seconds", str(options.seconds)],
             check=True, capture_output=True, text=True,
         )  # fmt: skip
+        deliveries = json.loads(load.stdout)
+        sent = deliveries["at_rate"]["n"] + deliveries["flat_out"]["n"]
+        deliveries["processed_s_after_the_last"] = round(processed(here, url, sent), 1)
     medians = {key: round(statistics.median(one[key] for one in requests), 2) for key in requests[0]}
     result: dict[str, Any] = {
-        "environment": {
-            "cpu_count": os.cpu_count(),
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "store": "SQLite (WAL)",
-            "commit": subprocess.run(
-                ["git", "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
-            ).stdout.strip(),
-            "command": "python -m benchmarks.service " + " ".join(sys.argv[1:]),
-        },
-        "deliveries": json.loads(load.stdout),
+        "environment": environment(options.store, before, os.getloadavg()),
+        "deliveries": deliveries,
         "request_medians": {"n": len(requests), **medians},
         "requests": [{key: round(value, 2) for key, value in one.items()} for one in requests],
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    printed = json.dumps(result, indent=2)
+    print(printed)
+    target = options.json or RESULTS / f"load-{options.store}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(printed + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from runners.environment import current_environment
 from runners.jobs import run_job
+from runners.model_checks.versions import SITES
 from runners.protocol import Job, Progress
 from runners.sandbox import remove_abandoned_scratch
 
@@ -27,6 +28,11 @@ def main() -> int:
         default=Path(os.environ.get("LIGER_BOT_TARGET_PYTHON", sys.executable)),
         help="interpreter with the target repository's dependencies",
     )
+    parser.add_argument(
+        "--transformers-sites",
+        default=os.environ.get(SITES, ""),
+        help="folders with other versions of transformers, under which a model patch is imported",
+    )
     parser.add_argument("--environment", action="store_true", help="print this runner's environment and exit")
     arguments = parser.parse_args()
     if arguments.environment:
@@ -38,6 +44,7 @@ def main() -> int:
         print(f"not a job: {_first_line(error)}", file=sys.stderr)  # noqa: T201
         return 2
     remove_abandoned_scratch()
+    os.environ[SITES] = arguments.transformers_sites
     report = run_job(job, _print_progress, arguments.target_python).model_dump_json()
     if arguments.out:
         arguments.out.write_text(report)

@@ -60,6 +60,7 @@ class Compiled(BaseModel):
     f64_instructions: int = 0
     overflows: list[str] = []
     large: bool = False
+    alternative: bool = False  # with another number of warps than the candidate asks for
     elapsed_s: float = 0.0
 
     @property
@@ -126,6 +127,7 @@ def _run(
         "call_order": target.call_order,
         "archs": archs,
         "cases": [_case(target, N_ROWS, n_cols, "bfloat16") for n_cols in payload.n_cols],
+        "num_warps": payload.num_warps,
         "large_case": _case(target, LARGE_ROWS, LARGE_COLS, "bfloat16", device="meta"),
     }
     (given / "job.json").write_text(json.dumps(spec))
@@ -195,6 +197,8 @@ def _half_verdicts(ended: Ended, written: Any, archs: list[str], payload: Compil
 
 def _arch_verdict(arch: str, compiled: list[Compiled], payload: CompilePayload, unseen: str) -> Verdict:
     """`unseen` says why offsets could not be followed at the large shape, or is empty."""
+    alternatives = [each for each in compiled if each.alternative and not each.error]
+    compiled = [each for each in compiled if not each.alternative]
     hard = [problem for each in compiled for problem in _hard_problems(each)]
     missing = sorted(set(payload.target.kernels) - {each.kernel for each in compiled})
     if missing:
@@ -225,7 +229,9 @@ def _arch_verdict(arch: str, compiled: list[Compiled], payload: CompilePayload, 
     verdict = _verdict(arch, outcome, summary, payload, details=details)
     verdict.hard = outcome is not Outcome.flagged
     verdict.elapsed_s = sum(each.elapsed_s for each in compiled)
-    verdict.measurements = [measurement for each in good for measurement in _measurements(each)]
+    verdict.measurements = [
+        measurement for each in (*good, *alternatives) for measurement in _measurements(each)
+    ]
     return verdict
 
 
@@ -261,6 +267,7 @@ def _line(each: Compiled) -> str:
 
 def _measurements(each: Compiled) -> list[Measurement]:
     tags = {"kernel": each.kernel, "arch": each.arch, "shape": each.label, "num_warps": str(each.num_warps)}
+    tags |= {"alternative": "yes"} if each.alternative else {}
     values = {
         "registers": ("registers", float(each.registers)),
         "spill": ("bytes", float(each.spill_bytes)),

@@ -167,6 +167,10 @@ class CompilePayload(Record):
     n_cols: list[int] = Field(
         default_factory=lambda: [1024, 4096, 16384, 32768], description="row widths to compile at"
     )
+    num_warps: list[int] = Field(
+        default_factory=list,
+        description="other numbers of warps to compile each kernel with: measured, and no part of the verdict",
+    )
 
 
 class BenchmarkPayload(Record):
@@ -194,6 +198,10 @@ class VerifyModelPayload(Record):
     checkout: str = Field(description="path of a target checkout; it is not changed")
     sha: str = ""
     files: dict[str, str] = Field(default_factory=dict, description="candidate files laid over the checkout")
+    baseline: dict[str, str] = Field(
+        default_factory=dict,
+        description="texts of edited files before the change: what fails with them as well is not the change's",
+    )
     package: str = Field(description='"liger_kernel"')
     function: str = Field(description='"apply_liger_kernel_to_nemotron"')
     model_type: str

@@ -21,6 +21,7 @@ from app.localhub import LocalHub, ServedHub
 SECRET = "a secret for tests"
 START_S = 120.0
 SERVE = "from app.main import serve; from app.settings import Settings; serve(Settings())"
+WORK = "import asyncio, sys; from app.worker import work; from app.settings import Settings; asyncio.run(work(Settings(), sys.argv[1]))"
 
 
 def free_port() -> int:
@@ -52,6 +53,11 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        self.launch()
+        wait_for(self._answers, START_S, f"the service came up; its log: {self.log.read_text()[-2000:]}")
+
+    def launch(self) -> None:
+        """Start it; it answers some seconds later."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", SERVE],
@@ -60,15 +66,20 @@ class ServiceProcess:
                 stderr=log,
                 cwd=self.log.parent,
             )
-        wait_for(self._answers, START_S, f"the service came up; its log: {self.log.read_text()[-2000:]}")
 
     def _answers(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
             raise AssertionError(f"the service ended: {self.log.read_text()[-3000:]}")
+        return self.answers()
+
+    def answers(self) -> bool:
+        """Whether it is up."""
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200
-        except httpx.HTTPError:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                return b" 200 " in connection.recv(64)
+        except OSError:
             return False
 
     @property
@@ -90,6 +101,51 @@ class ServiceProcess:
 
 
 @dataclass
+class WorkerProcess:
+    """A worker beside the service, sharing its database."""
+
+    name: str
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start it; it is at work some seconds later."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", WORK, self.name],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
+            )
+
+    def wait(self) -> None:
+        """Until it is at work."""
+
+        def up() -> bool:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise AssertionError(f"the worker ended: {self.log.read_text()[-3000:]}")
+            return f"worker {self.name} is up" in self.log.read_text()
+
+        wait_for(up, START_S, f"{self.name} came up; its log: {self.log}")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it politely."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(30)
+
+
+@dataclass
 class Scene:
     """A local GitHub with a target repository, people, and the service."""
 
@@ -99,14 +155,16 @@ class Scene:
     repository: str
     installation_id: int
     tokens: dict[str, str]
+    workers: list[WorkerProcess] = field(default_factory=list)
+    # one for all calls: making one reads the machine's certificates, which takes longer than a call
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30, trust_env=False))
 
     def call(self, method: str, path: str, login: str = "maintainer", **arguments: Any) -> Any:
         """Ask the local GitHub's API about the target repository, as a person."""
-        answer = httpx.request(
+        answer = self.client.request(
             method,
             f"{self.served.url}/api/v3/repos/{self.repository}{path}",
             headers={"Authorization": f"Bearer {self.tokens[login]}"},
-            timeout=30,
             **arguments,
         )
         answer.raise_for_status()
@@ -155,9 +213,12 @@ class Scene:
 
 @contextmanager
 def scene(
-    folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", **settings: str
+    folder: Path, files: Path, repository: str = "linkedin/Liger-Kernel", workers: int = 0, **settings: str
 ) -> Iterator[Scene]:
-    """A local GitHub whose target repository holds `files`, and the service, started. settings: more LIGER_BOT_* values."""
+    """A local GitHub whose target repository holds `files`, and the service, started. settings: more LIGER_BOT_* values.
+
+    workers: how many processes beside the service run the stages; with them goes a DATABASE_URL of a Postgres.
+    """
     owner, name = repository.split("/")
     hub = LocalHub(folder / "hub")
     port = free_port()
@@ -179,12 +240,24 @@ def scene(
             "EXECUTOR_ID": "test",
             "POLL_SECONDS": "0.3",
             "STATUS_EDIT_SECONDS": "0.3",
-        } | settings
+            "COMPILE_SCHEDULES": "false",  # two cores have enough to do; one test asks for it
+        }
+        values |= ({"STAGES": "workers"} if workers else {}) | settings
         environment = {key: value for key, value in os.environ.items() if not key.startswith("LIGER_BOT_")}
         environment |= {f"LIGER_BOT_{key}": value for key, value in values.items()}
         service = ServiceProcess(environment, port, folder / "service.log")
-        service.start()
+        names = [f"worker-{number}" for number in range(1, workers + 1)]
+        beside = [WorkerProcess(name, environment, folder / f"{name}.log") for name in names]
         try:
-            yield Scene(hub, served, service, repository, installation_id, tokens)
+            for one in beside:
+                one.start()
+            service.start()
+            for one in beside:
+                one.wait()
+            running = Scene(hub, served, service, repository, installation_id, tokens, beside)
+            with running.client:
+                yield running
         finally:
             service.stop()
+            for one in beside:
+                one.stop()

@@ -6,13 +6,16 @@ own ruff formats what is new.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agents.autopatch.convergence_files import add_mini_model
 from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import README, TEST_MONKEY_PATCH, TEST_UTILS, Layout, read_layout
-from agents.autopatch.model_candidate import ModelCandidate
+from agents.autopatch.model_candidate import ModelCandidate, Repair
 from agents.autopatch.model_file import extra_outputs, model_file
 from agents.autopatch.model_profile import ModelProfile
 from agents.autopatch.modify import modify
+from agents.autopatch.narrow import narrowed, without_fields
 from agents.autopatch.patch_function import patch_function
 from agents.autopatch.patch_plan import Plan, patch_plan
 from agents.autopatch.pull_text import commit_message, pull_body, pull_title
@@ -26,6 +29,7 @@ from agents.autopatch.registration import (
     register,
 )
 from agents.autopatch.tests_files import INSTANCE, add_instance_test, add_revert_helper
+from agents.autopatch.vision import only_vision
 from agents.conventions import Conventions, detect
 from agents.conventions.edits import AnchorMissing
 from agents.formatting import ActFailed, format_candidate
@@ -43,32 +47,44 @@ WHY = {
     "README.md": "row in the table of patches",
 }
 MULTIMODAL = (
-    "the multimodal convergence tests: they need a processor and pictures, which a person has to choose"
+    "create_processor builds each model's processor from its tokenizer's files, its chat template and its image settings "
+    "(test/resources/fake_configs), none of which transformers has"
 )
 
 
-async def act(profile: ModelProfile, tree: Tree, bench: Bench, *, checkout: str = ".") -> ModelCandidate:
+async def act(
+    profile: ModelProfile,
+    tree: Tree,
+    bench: Bench,
+    *,
+    checkout: str = ".",
+    repairs: Sequence[Repair] = (),
+) -> ModelCandidate:
     """The candidate for an approved profile, formatted by the target's rules.
 
-    checkout: the runner's path of the target checkout. Raises ActFailed when the model is there already, its forward can't be
+    checkout: the runner's path of the target checkout. repairs: changes of the plan after failed checks. Raises ActFailed when the model is there already, its forward can't be
     followed, or the files can't be formatted; AnchorMissing when an existing file lacks a place; NotAKernelLibrary.
     """
-    candidate = modify(profile, tree) if profile.mode == "modify" else write(profile, tree)
+    candidate = _candidate(profile, tree, repairs)
     files, unclean = await format_candidate(
         candidate.files,
         candidate.created,
         tree,
         bench,
-        job_id=f"act-{profile.sha256()[:12]}-style",
+        job_id=f"act-{profile.sha256()[:12]}-{len(repairs)}-style",
         checkout=checkout,
         ruff=candidate.ruff,
     )
     return candidate.model_copy(update={"files": files, "unclean_before": unclean})
 
 
+def _candidate(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) -> ModelCandidate:
+    return modify(profile, tree, repairs) if profile.mode == "modify" else write(profile, tree, repairs)
+
+
 def planned_files(profile: ModelProfile, tree: Tree) -> list[PlannedFile]:
     """The files that `act` will touch, for the profile that a person approves. Raises as `write` does."""
-    candidate = modify(profile, tree) if profile.mode == "modify" else write(profile, tree)
+    candidate = _candidate(profile, tree)
     return [
         PlannedFile(path=path, action="create" if path in candidate.created else "edit", why=_why(path))
         for path in candidate.files
@@ -80,10 +96,12 @@ def _why(path: str) -> str:
     return next((why for part, why in WHY.items() if part in path), "needed by this model")
 
 
-def write(profile: ModelProfile, tree: Tree) -> ModelCandidate:
+def write(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) -> ModelCandidate:
     """The candidate before formatting. Pure. Raises ActFailed, AnchorMissing, NotAKernelLibrary."""
+    approved = profile.sha256()
+    profile = narrowed(profile, repairs)
     conventions = detect(tree)
-    layout = read_layout(tree, conventions)
+    layout = without_fields(read_layout(tree, conventions), repairs)
     if profile.model_type in layout.registered:
         raise ActFailed(
             f"This checkout supports {profile.model_type} already, by {layout.registered[profile.model_type]}; "
@@ -110,8 +128,14 @@ def write(profile: ModelProfile, tree: Tree) -> ModelCandidate:
         created=list(new),
         beyond=beyond,
         left_out=left_out,
+        originals={path: tree.read(path) or "" for path in edited},
+        repairs=list(repairs),
         function=plan.function,
-        flags={flag.name: flag.default for flag in plan.flags if flag.why_not is None},
+        flags={
+            flag.name: flag.default
+            for flag in plan.flags
+            if flag.why_not is None and flag.name not in only_vision(plan.norms)
+        },
         unsupported=[flag.name for flag in plan.flags if flag.why_not],
         tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.model_type}"],
         convergence=[path for path in layout.convergence if path in edited],
@@ -120,9 +144,9 @@ def write(profile: ModelProfile, tree: Tree) -> ModelCandidate:
             f"{package}.transformers.model.{profile.model_type}:lce_forward",
         ],
         ruff=conventions.ruff_requirement,
-        commit_message=commit_message(profile, plan),
+        commit_message=commit_message(profile, plan, repairs),
         pull_title=pull_title(profile),
-        pull_body=pull_body(profile, plan, conventions, beyond, left_out),
+        pull_body=pull_body(profile, plan, conventions, beyond, left_out, repairs, approved),
     )
 
 
@@ -160,6 +184,9 @@ def _edited(
     )
     files[TEST_UTILS] = add_revert_helper(text(TEST_UTILS), profile, plan, TEST_UTILS)
     for path in layout.convergence:
+        if profile.bf16_error and "/bf16/" in path:
+            left_out.append(f"{path}: it casts the whole model, which then doesn't run: {profile.bf16_error}")
+            continue
         try:
             files[path] = add_mini_model(text(path), profile, plan, path, conventions.line_length)
         except AnchorMissing as missing:
@@ -171,8 +198,8 @@ def _edited(
     ]
     if conditional:
         beyond.append("run_mini_model of the convergence tests: rope or swiglu is not asked of this model")
-    if profile.vision and layout.multimodal:
-        left_out.append(MULTIMODAL)
+    if profile.vision:
+        left_out += [f"{path}: {MULTIMODAL}" for path in layout.multimodal]
     row = add_row(text(README), profile, plan) if tree.read(README) is not None else None
     if row is None:
         left_out.append(f"{README}: it has no table of patches, or the row already")

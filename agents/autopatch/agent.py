@@ -11,6 +11,7 @@ from agents.autopatch.act import act
 from agents.autopatch.model_candidate import ModelCandidate
 from agents.autopatch.model_profile import ModelProfile
 from agents.autopatch.planned import planned
+from agents.autopatch.repair import repair
 from agents.autopatch.revise import revise
 from agents.autopatch.understand import ask, understand
 from agents.command_agent import Payload, Place, Wanted
@@ -84,8 +85,16 @@ class AutopatchAgent:
         place: Place,
         attempt: int,
     ) -> ModelCandidate | None:
-        """None: every file is made by rule from the profile, so another try would make the same."""
-        return None
+        """See agents.autopatch.repair."""
+        return await repair(
+            profile,
+            candidate,
+            reports,
+            place.tree,
+            place.bench,
+            attempt=attempt,
+            checkout=place.checkout,
+        )
 
     def subject(self, profile: ModelProfile) -> str:
         """The model type."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents.autopatch.decision import Answers, number, probed, read
 from agents.autopatch.facts import ModelFacts
 from agents.autopatch.model_profile import Forward
@@ -12,7 +14,7 @@ SAME = 1e-6  # the same tensor, or one multiplication more
 
 def decide_head(facts: ModelFacts, answers: Answers) -> Forward:
     """The forward of the profile; adds the decisions "vision", "output_class", "hidden_state" and "logit_softcapping"."""
-    reading = read_forward(facts.forward.source)
+    reading = _cap_named(read_forward(facts.forward.source), facts)
     _vision(facts, answers)
     output = _output_class(facts, reading, answers)
     hidden = _hidden_state(facts, reading, answers)
@@ -37,6 +39,24 @@ def decide_head(facts: ModelFacts, answers: Answers) -> Forward:
     )
 
 
+def _cap_named(reading: ForwardReading, facts: ModelFacts) -> ForwardReading:
+    """Where a module of the model caps the logits, the attribute of the config that gives its numbers."""
+    if reading.softcap is not None or not reading.capped_by_module:
+        return reading
+    return replace(reading, softcap=_capped(facts))
+
+
+def _capped(facts: ModelFacts) -> str | None:
+    return next(
+        (
+            name
+            for name, value in facts.head.logit_distances.items()
+            if name not in ("none", "factor") and value is not None and value <= SAME
+        ),
+        None,
+    )
+
+
 def _at(facts: ModelFacts, reading: ForwardReading, name: str) -> str:
     return f"{facts.forward.file}:{facts.forward.line + reading.lines.get(name, 0)}"
 
@@ -47,11 +67,26 @@ def _vision(facts: ModelFacts, answers: Answers) -> None:
         ", ".join(facts.vision[:6]) + (f" and {len(facts.vision) - 6} more" if len(facts.vision) > 6 else "")
         or "none"
     )
+    if facts.vision_towers:
+        towers = ", ".join(facts.vision_towers)
+        value = f"{value}; another model's: {towers}" if facts.vision else f"another model's: {towers}"
     answers.decide(
-        "vision", value, "classes of the model's vision and audio parts" if facts.vision else "a text model",
+        "vision", value, _vision_reason(facts),
         read(f"{facts.causal_class} {'has' if facts.vision else 'has no'} vision part", f"{config.file}:{config.line}" if config else None),
         probed(f"the built model has {len(facts.vision)} classes below a vision or audio attribute"),
     )  # fmt: skip
+
+
+def _vision_reason(facts: ModelFacts) -> str:
+    """What a patch does with the vision parts, and what it leaves."""
+    if not facts.vision and not facts.vision_towers:
+        return "a text model"
+    norms = [norm for norm in facts.vision_norms if norm.kind in ("rms_norm", "layer_norm")]
+    parts = [f"{norm.name} at {', '.join(facts.vision_norm_uses.get(norm.name, [])[:4])}" for norm in norms]
+    why = f"of its vision and audio parts the norms can be patched ({'; '.join(parts) or 'it has none'}); attention and feed-forward stay"
+    if facts.vision_towers:
+        why += "; a tower that is another model's is left to that model's own patch"
+    return why
 
 
 def _output_class(facts: ModelFacts, reading: ForwardReading, answers: Answers) -> str:
@@ -118,14 +153,7 @@ def _softcap(facts: ModelFacts, reading: ForwardReading, answers: Answers) -> No
         probed(f"distance of the logits from the head's output: {between}; of Liger's fused loss from the model's: {loss or 'not run'}"),
     ]  # fmt: skip
     plain = distances.get("none")
-    capped = next(
-        (
-            name
-            for name, value in distances.items()
-            if name not in ("none", "factor") and value is not None and value <= SAME
-        ),
-        None,
-    )
+    capped = _capped(facts)
     value = reading.softcap or (f"none; scale {reading.logit_scale}" if reading.logit_scale else "none")
     why = (
         "Liger's loss takes the cap as softcap"

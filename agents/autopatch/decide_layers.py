@@ -279,6 +279,6 @@ def _variant(facts: ModelFacts) -> str:
     first = fits[0]
     if first.startswith("interleaved"):
         return "interleaved_partial" if first.endswith("partial") else "interleaved"
-    if first == "standard" and (rope.parameters or {}).get("mrope_section"):
-        return "mrope"
+    if first.startswith("standard"):
+        return "mrope" if (rope.parameters or {}).get("mrope_section") else "standard"
     return first

@@ -194,6 +194,9 @@ class ModelFacts(Found):
     decoder_module: str
     decoder_path: str
     layers_attribute: str
+    decoder_twins: list[str] = Field(default_factory=list)
+    by_auto_class: bool = True
+    bf16_error: str | None = None
     transformers: str
     parameters: int
     tiny_config: dict[str, Any]
@@ -212,6 +215,9 @@ class ModelFacts(Found):
     forward: ForwardFacts
     layers: list[LayerFacts]
     vision: list[str]
+    vision_towers: list[str] = Field(
+        default_factory=list, description='parts that are another model\'s: "SiglipVisionModel of siglip"'
+    )
     sources: dict[str, Source]
     seconds: dict[str, float] = Field(default_factory=dict)
 

@@ -176,7 +176,9 @@ def _logits(
         if _assigned(statement) == "loss" and isinstance(value, ast.Constant):
             continue
         lines.append(text)
-        if profile.forward.softcap and (profile.forward.softcap in text or "tanh" in text):
+        if profile.forward.softcap and any(
+            word in text for word in (profile.forward.softcap, "tanh", "softcap(", "soft_cap(")
+        ):
             softcap = f"self.config.{profile.forward.softcap}"
             continue
         if _assigned(statement) != "logits":

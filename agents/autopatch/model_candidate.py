@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
+
+Change = Literal[
+    "norm_unpatched", "norm_not_in_place", "mlp_unpatched", "rope_unpatched", "output_field_dropped"
+]
+
+
+class Repair(BaseModel):
+    """One change of the plan after a failed check: what of the model is left alone, or done more carefully, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    attempt: int = Field(ge=1)
+    check: str = Field(description='the check that failed, "model/parity/class_bfloat16"')
+    change: Change
+    part: str = Field(description='class, function or field: "ArceeRMSNorm", "apply_rotary_pos_emb"')
+    why: str = Field(description="what was measured, for people; plain text of a runner, so data")
 
 
 class ModelCandidate(BaseModel):
@@ -26,6 +44,12 @@ class ModelCandidate(BaseModel):
         default_factory=list, description="pytest arguments of the convergence tests"
     )
     imports: list[str] = Field(default_factory=list, description='"module:symbol" that must import')
+    originals: dict[str, str] = Field(
+        default_factory=dict, description="edited path -> its text before, for a repair and for a baseline"
+    )
+    repairs: list[Repair] = Field(
+        default_factory=list, description="changes of the plan since the profile, oldest first"
+    )
     ruff: str | None = None
     unclean_before: list[str] = Field(default_factory=list)
     commit_message: str

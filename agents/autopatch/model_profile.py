@@ -157,6 +157,15 @@ class ModelProfile(Strict):
     layers_attribute: str = Field(
         default="layers", description="attribute of the decoder that holds its layers"
     )
+    decoder_twins: list[str] = Field(
+        default_factory=list, description="where further decoders of the same class hang"
+    )
+    by_auto_class: bool = Field(
+        default=True, description="AutoModelForCausalLM builds the class from its config"
+    )
+    bf16_error: str | None = Field(
+        default=None, description="why the model doesn't run once it is cast to bfloat16 as a whole"
+    )
     vision: list[str] = Field(default_factory=list, description="vision classes of the model, if any")
     vision_norms: list[NormClass] = Field(
         default_factory=list,

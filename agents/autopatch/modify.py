@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Sequence
 
 from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import README, TEST_MONKEY_PATCH, TEST_UTILS, Layout, read_layout
-from agents.autopatch.model_candidate import ModelCandidate
+from agents.autopatch.model_candidate import ModelCandidate, Repair
 from agents.autopatch.model_file import model_file
 from agents.autopatch.model_profile import ModelProfile
 from agents.autopatch.modify_function import add_flag
+from agents.autopatch.narrow import narrowed, without_fields
 from agents.autopatch.patch_plan import DISPLAY, Plan, patch_plan
 from agents.autopatch.pull_text import modify_body, modify_message, pull_title
 from agents.autopatch.readme import ROW
@@ -33,10 +35,12 @@ def requests(profile: ModelProfile) -> list[str]:
     return [text.removeprefix("--").removeprefix("add").strip(" =") for text in profile.requested]
 
 
-def modify(profile: ModelProfile, tree: Tree) -> ModelCandidate:
-    """The candidate. Raises ActFailed when the model isn't supported yet, a request isn't possible, or nothing is to do."""
+def modify(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) -> ModelCandidate:
+    """The candidate. repairs: changes of the plan after failed checks. Raises ActFailed when the model isn't supported yet, a request isn't possible, or nothing is to do."""
+    approved = profile.sha256()
+    profile = narrowed(profile, repairs)
     conventions = detect(tree)
-    layout = read_layout(tree, conventions)
+    layout = without_fields(read_layout(tree, conventions), repairs)
     if profile.model_type not in layout.registered:
         raise ActFailed(
             f"This checkout doesn't support {profile.model_type} yet: `/liger autopatch {profile.model_type}`."
@@ -69,6 +73,8 @@ def modify(profile: ModelProfile, tree: Tree) -> ModelCandidate:
     return ModelCandidate(
         files=files,
         beyond=changes,
+        originals={path: tree.read(path) or "" for path in files},
+        repairs=list(repairs),
         function=layout.registered[profile.model_type],
         flags=_flags(
             files.get(layout.monkey_patch, text),
@@ -80,9 +86,9 @@ def modify(profile: ModelProfile, tree: Tree) -> ModelCandidate:
         convergence=list(layout.convergence),
         imports=[f"{layout.package}.transformers:{layout.registered[profile.model_type]}"],
         ruff=conventions.ruff_requirement,
-        commit_message=modify_message(profile, changes),
+        commit_message=modify_message(profile, changes, repairs),
         pull_title=pull_title(profile),
-        pull_body=modify_body(profile, conventions, changes),
+        pull_body=modify_body(profile, conventions, changes, repairs, approved),
     )
 
 

@@ -12,6 +12,7 @@ from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import MlpClass, ModelProfile, NormUse
 from agents.autopatch.patch_plan import HELPER_DEFAULTS, KNOWN_EPS, NormPatch, Plan, computing_class, mlp_flag
+from agents.autopatch.vision import at_places
 
 ARGUMENTS = {
     "rope": "Whether to apply Liger's rotary position embedding.",
@@ -193,20 +194,55 @@ def _class_line(patch: NormPatch, plan: Plan, layout: Layout) -> str:
 
 
 def _loops(plan: Plan) -> bool:
-    return any(patch.uses for patch in plan.norms) or bool(plan.mlps)
+    return any(patch.uses or patch.places for patch in plan.norms) or bool(plan.mlps)
 
 
 def instance_path(profile: ModelProfile, plan: Plan, layout: Layout, only: set[str] | None = None) -> str:
     """The `else:` branch: every module of an existing instance; of the flags in `only` alone where given."""
     if not _loops(plan):
         return ""
-    text = (
+    head = (
         "else:\n"
         "    # The model instance already exists, so we need to additionally patch the\n"
         "    # instance variables that reference already-instantiated modules\n\n"
-        "    # get the base model from the model instance\n"
-        f"    base_model: {profile.base_class} = getattr(model, model.base_model_prefix, model){below_base(profile)}\n\n"
     )
+    base = "getattr(model, model.base_model_prefix, model)"
+    body = _instance_body(profile, plan, layout, only)
+    if profile.decoder_twins:
+        decoders = ", ".join(f"inner_model{below_base(path)}" for path in decoders_of(profile))
+        head += (
+            "    # get the decoders from the model instance\n"
+            f"    inner_model = {base}\n"
+            f"    base_model: {profile.base_class}\n"
+            f"    for base_model in ({decoders}):\n"
+        )
+        return head + textwrap.indent(body, "    ") + _vision_path(plan, layout, only)
+    return (
+        f"{head}    # get the base model from the model instance\n"
+        f"    base_model: {profile.base_class} = {base}{below_base(profile.decoder_path)}\n\n{body}"
+        + _vision_path(plan, layout, only)
+    )
+
+
+def _vision_path(plan: Plan, layout: Layout, only: set[str] | None) -> str:
+    """The norms outside the text decoder, which the class path reaches as well."""
+    text = ""
+    for flag in dict.fromkeys(patch.flag for patch in plan.norms if patch.places):
+        if only is not None and flag not in only:
+            continue
+        places = [
+            (place, _helper_call(patch, "{}", layout))
+            for patch in plan.norms
+            if patch.flag == flag
+            for place in patch.places
+        ]
+        text += f"    if {flag}:\n" + at_places(places, "model", 8)
+    return f"\n{text}" if text else ""
+
+
+def _instance_body(profile: ModelProfile, plan: Plan, layout: Layout, only: set[str] | None) -> str:
+    """The lines for one decoder, `base_model`."""
+    text = ""
     for flag, lines in grouped(plan, layout, {"base"}, "base_model").items():
         if only is not None and flag not in only:
             continue
@@ -236,7 +272,12 @@ def grouped(plan: Plan, layout: Layout, owners: set[str], base: str) -> dict[str
 
 
 def _norm_line(patch: NormPatch, use: NormUse, layout: Layout, base: str) -> str:
-    place = f"{base}.{use.attribute}"
+    line = _helper_call(patch, f"{base}.{use.attribute}", layout) + "\n"
+    return _if_present(use.attribute, base, line, use.optional)
+
+
+def _helper_call(patch: NormPatch, place: str, layout: Layout) -> str:
+    """The call that patches the norm at `place`."""
     if patch.flag == "layer_norm":
         arguments = [place]
     else:
@@ -256,8 +297,7 @@ def _norm_line(patch: NormPatch, use: NormUse, layout: Layout, base: str) -> str
         if patch.norm.eps_attribute not in KNOWN_EPS:
             arguments.append(f"eps={place}.{patch.norm.eps_attribute}")
     helper = "_patch_layer_norm_module" if patch.flag == "layer_norm" else "_patch_rms_norm_module"
-    line = f"{helper}({', '.join(arguments)})\n"
-    return _if_present(use.attribute, base, line, use.optional)
+    return f"{helper}({', '.join(arguments)})"
 
 
 def _if_present(attribute: str, base: str, line: str, optional: bool) -> str:
@@ -306,7 +346,12 @@ def _placed(mlp: MlpClass, line: str, mixed: bool, layout: Layout) -> str:
     return f"if {condition}:\n    {line}" if condition else line
 
 
-def below_base(profile: ModelProfile) -> str:
-    """ ".language_model" where the text decoder is a part of the base model; empty where it is the base model."""
-    _, _, rest = profile.decoder_path.partition(".")
+def below_base(path: str) -> str:
+    """ ".language_model" where the decoder at `path` is a part of the base model; empty where it is the base model."""
+    _, _, rest = path.partition(".")
     return f".{rest}" if rest else ""
+
+
+def decoders_of(profile: ModelProfile) -> list[str]:
+    """Where the text decoders hang in the causal model: one, for almost all."""
+    return [profile.decoder_path, *profile.decoder_twins]

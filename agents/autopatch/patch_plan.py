@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from agents.autopatch.layout import Layout, NormVariant
 from agents.autopatch.model_profile import MlpClass, ModelProfile, NormClass, NormUse
+from agents.autopatch.vision import with_vision_norms
 
 HELPER_DEFAULTS = {"offset": 0.0, "casting_mode": "llama", "in_place": True, "row_mode": None}
 # differ from LigerSwiGLUMLP in their constructor alone
@@ -45,6 +46,7 @@ class NormPatch:
     new_variant: bool
     uses: tuple[NormUse, ...]
     flag: str
+    places: tuple[str, ...] = ()  # outside the text decoder, "model.visual.blocks.*.norm1"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def patch_plan(profile: ModelProfile, layout: Layout) -> Plan:
         update={"norms": [_writable(norm, profile, layout) for norm in profile.norms]}
     )
     norms = tuple(_norm_patch(norm, profile, layout) for norm in profile.norms if norm.patched)
+    norms = with_vision_norms(norms, profile, lambda norm: _norm_patch(norm, profile, layout))
     found = [_mlp_patch(mlp, layout) for mlp in profile.mlps if mlp.patched]
     mlps = tuple(mlp for mlp in found if mlp.patched)
     flags = _flags(profile, norms, mlps)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agents.autopatch.model_candidate import Repair
 from agents.autopatch.model_profile import ModelProfile
+from agents.autopatch.narrow import sentence
 from agents.autopatch.patch_plan import Plan
 from agents.conventions import Conventions
-from agents.markdown import code, plain, table
+from agents.markdown import code, plain, table, visible
 
 _CHECKBOX = re.compile(r"^- (\[ \].*|Hardware Type:.*)$", re.MULTILINE)
 _SECTIONS = ["Summary", "Details", "Testing Done"]
@@ -21,8 +23,14 @@ def pull_title(profile: ModelProfile) -> str:
     return f"Add Liger Kernel support for {model_name(profile)} models"
 
 
-def commit_message(profile: ModelProfile, plan: Plan) -> str:
-    return f"{pull_title(profile)}\n\n{', '.join(plan.operations())}, for classes and for an existing instance.\n"
+def commit_message(profile: ModelProfile, plan: Plan, repairs: Sequence[Repair] = ()) -> str:
+    done = f"{', '.join(plan.operations())}, for classes and for an existing instance.\n"
+    return f"{pull_title(profile)}\n\n{done}{_repaired(repairs)}"
+
+
+def _repaired(repairs: Sequence[Repair]) -> str:
+    """The lines of a commit message that say what a failed check changed; empty without one."""
+    return "".join(["\n", *(f"- {visible(sentence(one))}\n" for one in repairs)]) if repairs else ""
 
 
 def model_name(profile: ModelProfile) -> str:
@@ -35,11 +43,13 @@ def pull_body(
     conventions: Conventions,
     beyond: Sequence[str],
     left_out: Sequence[str],
+    repairs: Sequence[Repair] = (),
+    approved: str = "",
 ) -> str:
-    """The template's sections, filled; what is not known is said and not ticked."""
+    """The template's sections, filled; what is not known is said and not ticked. approved: the approved profile's hash."""
     written = {
         "summary": _summary(profile, plan),
-        "details": _details(profile, plan, beyond, left_out),
+        "details": _details(profile, plan, beyond, left_out, repairs, approved),
         "testing done": _testing(profile, conventions),
     }
     titles = conventions.pull_request_sections() or list(_SECTIONS)
@@ -50,16 +60,25 @@ def pull_body(
     return "\n\n".join(parts) + "\n"
 
 
-def modify_message(profile: ModelProfile, changes: Sequence[str]) -> str:
-    return f"{pull_title(profile)}\n\n" + "\n".join(f"- {change}" for change in changes) + "\n"
+def modify_message(profile: ModelProfile, changes: Sequence[str], repairs: Sequence[Repair] = ()) -> str:
+    done = "\n".join(f"- {change}" for change in changes) + "\n"
+    return f"{pull_title(profile)}\n\n{done}{_repaired(repairs)}"
 
 
-def modify_body(profile: ModelProfile, conventions: Conventions, changes: Sequence[str]) -> str:
+def modify_body(
+    profile: ModelProfile,
+    conventions: Conventions,
+    changes: Sequence[str],
+    repairs: Sequence[Repair] = (),
+    approved: str = "",
+) -> str:
     """The template's sections for a change of a supported model: the change plan is its summary."""
     written = {
         "summary": f"Changes {code(profile.model_type)}:\n\n"
         + "\n".join(f"- {plain(change)}" for change in changes),
-        "details": _decisions(profile) + f"\n\nApproved profile: `sha256:{profile.sha256()}`",
+        "details": "\n\n".join(
+            [_decisions(profile), *_changed(repairs), _approved(profile, approved)],
+        ),
         "testing done": _testing(profile, conventions),
     }
     titles = conventions.pull_request_sections() or list(_SECTIONS)
@@ -92,8 +111,27 @@ def _summary(profile: ModelProfile, plan: Plan) -> str:
     return "\n".join([*lines, *(f"- {plain(note)}" for note in plan.notes)])
 
 
-def _details(profile: ModelProfile, plan: Plan, beyond: Sequence[str], left_out: Sequence[str]) -> str:
-    parts = [_decisions(profile)]
+def _changed(repairs: Sequence[Repair]) -> list[str]:
+    """What the checks changed since the profile was approved; empty when nothing."""
+    if not repairs:
+        return []
+    lines = "\n".join(f"- {plain(sentence(one))}" for one in repairs)
+    return [f"Changed after a failed check, and narrower than the approved profile:\n{lines}"]
+
+
+def _approved(profile: ModelProfile, approved: str) -> str:
+    return f"Approved profile: `sha256:{approved or profile.sha256()}`"
+
+
+def _details(
+    profile: ModelProfile,
+    plan: Plan,
+    beyond: Sequence[str],
+    left_out: Sequence[str],
+    repairs: Sequence[Repair],
+    approved: str,
+) -> str:
+    parts = [_decisions(profile), *_changed(repairs)]
     if plan.norms or plan.mlps:
         parts.append(
             "With `model=` only that instance is patched: the module's classes stay as they are, so other and later "
@@ -106,7 +144,7 @@ def _details(profile: ModelProfile, plan: Plan, beyond: Sequence[str], left_out:
     notes = [*profile.risks, *profile.questions]
     if notes:
         parts.append("To look at in review:\n" + "\n".join(f"- {plain(note)}" for note in notes))
-    parts.append(f"Approved profile: `sha256:{profile.sha256()}`")
+    parts.append(_approved(profile, approved))
     return "\n\n".join(parts)
 
 

@@ -131,6 +131,7 @@ class ForwardReading:
     output_class: str | None
     hidden_states: str | None
     softcap: str | None
+    capped_by_module: bool
     logit_scale: str | None
     aux_loss: bool
     loss_keyword_arguments: bool
@@ -149,7 +150,8 @@ def read_forward(source: str) -> ForwardReading:
         and isinstance(node.value.func, ast.Name)
     ]
     hidden = re.search(r"=\s*(\w*outputs?\w*)(\.last_hidden_state|\[0\])", text)
-    softcap = re.search(r"\.(\w*soft_?cap\w*)", text)
+    softcap = re.search(r"\.(\w*soft_?cap\w*)(?!\w|\()", text)
+    cap_module = re.search(r"self\.\w*soft_?cap\w*\(", text)
     scale = _logit_scale(text)
     loss = [
         node
@@ -160,7 +162,10 @@ def read_forward(source: str) -> ForwardReading:
     for name, pattern in (
         ("output_class", f"return {returned[-1]}(" if returned else "return"),
         ("hidden_state", hidden.group(0) if hidden else ""),
-        ("logit_softcapping", softcap.group(0) if softcap else "lm_head("),
+        (
+            "logit_softcapping",
+            softcap.group(0) if softcap else cap_module.group(0) if cap_module else "lm_head(",
+        ),
     ):
         lines[name] = next(
             (i for i, line in enumerate(source.splitlines()) if pattern and pattern in line), 0
@@ -171,6 +176,7 @@ def read_forward(source: str) -> ForwardReading:
         if hidden
         else None,
         softcap=softcap.group(1) if softcap else None,
+        capped_by_module=cap_module is not None,
         logit_scale=scale,
         aux_loss="aux_loss" in text,
         loss_keyword_arguments=any(keyword.arg is None for node in loss for keyword in node.keywords),

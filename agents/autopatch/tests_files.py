@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from dataclasses import replace
 
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import MlpClass, ModelProfile
-from agents.autopatch.patch_function import below_base, lce_alias
+from agents.autopatch.patch_function import below_base, decoders_of, lce_alias
 from agents.autopatch.patch_plan import NormPatch, Plan, computing_class, mlp_flag
 from agents.autopatch.splice import end_of, functions, insert_after, parse, place, relative
+from agents.autopatch.vision import at_places
 from agents.conventions.edits import AnchorMissing
 
 INSTANCE = "test_apply_liger_kernel_to_instance_for_"
@@ -78,7 +80,7 @@ def {INSTANCE}{m}():
 
 
 def _instance(profile: ModelProfile) -> str:
-    if profile.causal_class.endswith("ForCausalLM"):
+    if profile.causal_class.endswith("ForCausalLM") and profile.by_auto_class:
         return "AutoModelForCausalLM.from_config(config)"
     return f"transformers.{profile.causal_class}._from_config(config)"
 
@@ -96,8 +98,24 @@ def layer_checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str, f
 
 
 def _checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str) -> str:
+    vision = [(place, _same_source("{}", patch, sign)) for patch in plan.norms for place in patch.places]
+    return _text_checks(profile, plan, layout, sign) + at_places(vision, "dummy_model_instance", 8)
+
+
+def _text_checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str) -> str:
+    """The assertions about the text decoder, or decoders."""
+    if profile.decoder_twins:
+        paths = [f"dummy_model_instance.base_model{below_base(path)}" for path in decoders_of(profile)]
+        checks = _decoder_checks(profile, plan, layout, sign, "decoder")
+        loop = f"        for decoder in ({', '.join(paths)}):\n"
+        return loop + textwrap.indent(checks, "    ") if checks else ""
+    decoder = f"dummy_model_instance.base_model{below_base(profile.decoder_path)}"
+    return _decoder_checks(profile, plan, layout, sign, decoder)
+
+
+def _decoder_checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str, decoder: str) -> str:
+    """The assertions about the modules of one decoder."""
     base, layered = "", ""
-    decoder = f"dummy_model_instance.base_model{below_base(profile)}"
     for norm in plan.norms:
         for use in norm.uses:
             if use.owner == "base":
@@ -114,8 +132,7 @@ def _checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str) -> str
 
 
 def _compare(place: str, norm: NormPatch, sign: str, indent: int, *, optional: bool = False) -> str:
-    liger = "LigerLayerNorm" if norm.flag == "layer_norm" else "LigerRMSNorm"
-    line = f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({liger}.forward)\n"
+    line = _same_source(place, norm, sign) + "\n"
     if not optional:
         return " " * indent + line
     owner, _, last = place.rpartition(".")
@@ -123,6 +140,11 @@ def _compare(place: str, norm: NormPatch, sign: str, indent: int, *, optional: b
     conditions = [f'hasattr({".".join(parts[:i])}, "{parts[i]}")' for i in range(1, len(parts))]
     conditions.append(f'hasattr({owner}, "{last}")')
     return " " * indent + f"if {' and '.join(conditions)}:\n" + " " * (indent + 4) + line
+
+
+def _same_source(place: str, norm: NormPatch, sign: str) -> str:
+    liger = "LigerLayerNorm" if norm.flag == "layer_norm" else "LigerRMSNorm"
+    return f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({liger}.forward)"
 
 
 def _mlp_check(mlp: MlpClass, plan: Plan, layout: Layout, sign: str) -> str:

@@ -18,6 +18,7 @@ def plan(
             checkout=checkout,
             sha=sha,
             files={} if applied else candidate.files,
+            baseline=candidate.originals,
             package=candidate.imports[0].split(".", 1)[0],
             function=candidate.function,
             model_type=profile.model_type,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from agents.candidate import Candidate
 from agents.conventions import Conventions, detect
 from agents.conventions.edits import add_function, add_import, add_to_collection
+from agents.dev.analysis import derivation_of
 from agents.dev.benchmark_file import benchmark_file
 from agents.dev.neighbours import neighbours
 from agents.dev.pull_text import commit_message, pull_body, pull_title
@@ -20,7 +21,6 @@ from agents.formatting import ActFailed, format_candidate
 from agents.ports import Bench, Tree
 from agents.profiles import KernelProfile
 from kernels.derivation import Derivation
-from kernels.derive import derive
 from kernels.module_style import ModuleStyle
 from kernels.printer import call_order, kernel_names, print_module
 from kernels.traced import TracedOp
@@ -35,7 +35,7 @@ async def act(profile: KernelProfile, tree: Tree, bench: Bench, *, checkout: str
     existing file lacks the place for an export; NotAKernelLibrary; Unsupported when the derivation's rules changed since.
     """
     conventions = detect(tree)
-    derivation = derive(TracedOp.model_validate(profile.traced))
+    _, derivation = derivation_of(profile)
     candidate = write(profile, derivation, conventions, tree)
     files, unclean = await format_candidate(
         candidate.files,

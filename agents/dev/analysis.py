@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from agents.dev.refused import Refused
 from agents.ports import Bench, OnProgress
+from agents.profiles import KernelProfile
 from kernels.derivation import Derivation, Unsupported
 from kernels.derive import derive
 from kernels.op_spec import Frozen, OpSpec
@@ -37,8 +38,9 @@ async def analyze(
     on_progress: OnProgress | None = None,
     *,
     wide_rows: bool = False,
+    split_rows: bool = False,
 ) -> Analysis | Refused:
-    """Trace `op` on a runner and derive its kernels; wide_rows: as in kernels.derive. Raises AnalysisFault when the runner itself failed."""
+    """Trace `op` on a runner and derive its kernels; wide_rows, split_rows: as in kernels.derive. Raises AnalysisFault when the runner itself failed."""
     text = f"{op.model_dump_json()}{dotted_path or ''}"
     job = Job(
         id=f"analyze-{hashlib.sha256(text.encode()).hexdigest()[:16]}",
@@ -61,13 +63,15 @@ async def analyze(
         raise AnalysisFault(f"the runner returned a malformed trace: {error.errors()[0]['msg']}") from error
     if traced.op != report.result.op:
         traced = traced.model_copy(update={"op": report.result.op})
-    return derived(traced, _environment(report), wide_rows=wide_rows)
+    return derived(traced, _environment(report), wide_rows=wide_rows, split_rows=split_rows)
 
 
-def derived(traced: TracedOp, environment: str, *, wide_rows: bool = False) -> Analysis | Refused:
+def derived(
+    traced: TracedOp, environment: str, *, wide_rows: bool = False, split_rows: bool = False
+) -> Analysis | Refused:
     """Derive the kernels of a traced op. Raises AnalysisFault when a rule itself failed."""
     try:
-        derivation = derive(traced, wide_rows=wide_rows)
+        derivation = derive(traced, wide_rows=wide_rows, split_rows=split_rows)
         return Analysis(traced=traced, derivation=derivation, environment=environment)
     except Unsupported as unsupported:
         return _unsupported(unsupported.reason, unsupported.node, unsupported.where, unsupported.needed)
@@ -76,6 +80,17 @@ def derived(traced: TracedOp, environment: str, *, wide_rows: bool = False) -> A
         raise AnalysisFault(
             f"the rules failed on {traced.op.name}: {type(error).__name__}: {error}"
         ) from error
+
+
+def row_options(rows: str) -> dict[str, bool]:
+    """A profile's `rows` as what `kernels.derive` takes."""
+    return {"wide_rows": rows == "blocks", "split_rows": rows == "split"}
+
+
+def derivation_of(profile: KernelProfile) -> tuple[TracedOp, Derivation]:
+    """A profile's traced op, derived again as the profile says. Raises Unsupported when the rules changed since."""
+    traced = TracedOp.model_validate(profile.traced)
+    return traced, derive(traced, **row_options(profile.rows))
 
 
 def _not_completed(report: Report) -> Refused | None:

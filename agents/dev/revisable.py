@@ -63,6 +63,7 @@ def keys(profile: KernelProfile) -> list[str]:
         "function_class_name",
         "functional_name",
         "closest_existing_kernel",
+        "rows",
     ]
     fixed += [f"tolerances.{dtype}.{kind}" for dtype in profile.tolerances for kind in ("atol", "rtol")]
     fixed += [
@@ -111,6 +112,8 @@ def _field(profile: KernelProfile, key: str, value: str) -> Change | None:
             _must(value != other, key, f"different from `{other}`", value)
         case "functional_name":
             _must(is_operation_name(value), key, "snake_case, 2 to 48 characters", value)
+        case "rows":
+            _must(value in ("whole", "blocks", "split"), key, "whole, blocks or split", value)
         case "closest_existing_kernel":
             _must(is_operation_name(value), key, "the name of a kernel of the repository", value)
         case _:

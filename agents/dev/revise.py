@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.conventions.detection import detect
 from agents.conventions.record import Conventions, NotAKernelLibrary
-from agents.dev.analysis import Analysis, analyze, derived
+from agents.dev.analysis import Analysis, analyze, derived, row_options
 from agents.dev.compose import class_prefix, compose
 from agents.dev.findings import Origin
 from agents.dev.refused import Mistake, Refused
@@ -47,7 +47,8 @@ async def revise(
     refused = _clash(profile, op, accepted, conventions, tree)
     if refused is not None:
         return refused
-    analysis = await _analysis(profile, op, bench, on_progress)
+    rows = next((item.value for item in accepted if item.key == "rows"), profile.rows)
+    analysis = await _analysis(profile, op, rows, bench, on_progress)
     if isinstance(analysis, Refused):
         return analysis
     revised = _with_fields(profile, analysis, conventions, accepted)
@@ -75,12 +76,20 @@ def _clash(
 
 
 async def _analysis(
-    profile: KernelProfile, op: OpSpec, bench: Bench, on_progress: OnProgress | None
+    profile: KernelProfile, op: OpSpec, rows: str, bench: Bench, on_progress: OnProgress | None
 ) -> Analysis | Refused:
     traced = TracedOp.model_validate(profile.traced)
     if op.model_copy(update={"name": profile.op.name}) != profile.op:
-        return await analyze(op, bench, None, on_progress)
-    return derived(traced.model_copy(update={"op": op}), "")
+        found = await analyze(op, bench, None, on_progress, **row_options(rows))
+    else:
+        found = derived(traced.model_copy(update={"op": op}), "", **row_options(rows))
+    if rows != profile.rows and isinstance(found, Analysis):
+        plain = derived(found.traced, "", **row_options(profile.rows))
+        if isinstance(plain, Analysis) and plain.derivation == found.derivation:
+            return Refused(
+                reason=f"`rows={rows}` makes no other kernels: this op's rows are laid out so already."
+            )
+    return found
 
 
 def _with_fields(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.candidate import Candidate
+from agents.dev.analysis import derivation_of
 from agents.dev.check_result import (
     MAX_MARKDOWN,
     MAX_MESSAGE,
@@ -24,8 +25,6 @@ from agents.dev.roofline import predicted_floor, predicted_speedup
 from agents.dev.signature import axis_multiples
 from agents.markdown import code, cut, fence, plain, table, visible
 from agents.profiles import KernelProfile
-from kernels.derive import derive
-from kernels.traced import TracedOp
 from runners.products import has_product
 from runners.protocol import (
     BenchmarkPayload,
@@ -57,7 +56,7 @@ def plan(
     checkout: the runner's path of a checkout of `sha`, the candidate's commit. seed: drawn by the app; it picks the held-out
     shapes and values, so the candidate's author must not know it.
     """
-    traced = TracedOp.model_validate(profile.traced)
+    traced, derivation = derivation_of(profile)
     multiple = axis_multiples(traced).get(column_axis(traced.op) or "", 1)
     widths = [
         -(-width // multiple) * multiple
@@ -88,7 +87,7 @@ def plan(
             sha=sha,
             target=target,
             shapes=shapes,
-            traffic=derive(traced).traffic.model_dump(mode="json"),
+            traffic=derivation.traffic.model_dump(mode="json"),
         ),
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.dev.roofline import predicted_floor, predicted_speedup
-from agents.markdown import code, plain
+from agents.dev.schedule_table import Compiled, ScheduleTable
+from agents.markdown import code, plain, table
 from agents.profiles import KernelProfile, PlannedFile, Roofline
 
 
@@ -41,6 +42,30 @@ def kernel_rows(profile: KernelProfile) -> list[list[str]]:
         *files_and_risks(profile.files, profile.risks),
         ["reference from", plain(profile.source)],
     ]
+
+
+def schedules_table(found: ScheduleTable) -> str:
+    """What the offline compiler says of every schedule; the chosen ones are bold."""
+    rows = []
+    for (kernel, schedule, warps, at), by_arch in found.lines().items():
+        chosen = any(row.chosen for row in by_arch.values())
+        cells = [_resources(by_arch[arch]) if arch in by_arch else "" for arch in found.archs]
+        name = f"**{plain(schedule)}**" if chosen else plain(schedule)
+        rows.append([code(kernel), name, str(warps), plain(at), *cells])
+    lines = [
+        plain(found.spill_verdict()),
+        f"Not all were compiled: {plain(found.note)}." if found.note else "",
+    ]
+    head = table(["kernel", "schedule (chosen: bold)", "warps", "at", *found.archs], rows)
+    return "\n\n".join(
+        [*filter(None, lines), "registers · spilled · shared memory · theoretical occupancy", head]
+    )
+
+
+def _resources(row: Compiled) -> str:
+    spilled = f"**{row.spill_bytes} B**" if row.spill_bytes else "0"
+    shared = f"{row.shared_bytes / 1024:.1f} KiB" if row.shared_bytes else "0"
+    return f"{row.registers} · {spilled} · {shared} · {row.occupancy:.0%}"
 
 
 def _prediction(one: Roofline) -> str:

@@ -7,18 +7,23 @@ import json
 import yaml
 
 from agents.command_agent import AnyProfile
+from agents.dev.schedule_table import ScheduleTable
 from agents.markdown import code, cut, fence, plain, table
 from agents.profiles import Decision, KernelProfile
-from app.comments.kernel_summary import kernel_rows
+from app.comments.kernel_summary import kernel_rows, schedules_table
 from app.comments.model_summary import model_rows
 
 MAX_YAML_CHARS = 30_000
 MAX_SOURCE_CHARS = 8_000
 MAX_DECISIONS = 40
+MAX_SCHEDULES_CHARS = 9_000
 
 
-def profile_markdown(profile: AnyProfile, page_url: str) -> str:
-    """The profile for a comment; page_url is where the whole of it can be read when it doesn't fit."""
+def profile_markdown(profile: AnyProfile, page_url: str, schedules: ScheduleTable | None = None) -> str:
+    """The profile for a comment; page_url is where the whole of it can be read when it doesn't fit.
+
+    schedules: what the offline compiler says of them, once it is there; no part of the profile or its hash.
+    """
     digest = profile.sha256()
     if isinstance(profile, KernelProfile):
         name, rows = profile.operation_name, kernel_rows(profile)
@@ -31,10 +36,22 @@ def profile_markdown(profile: AnyProfile, page_url: str) -> str:
         table(["", "decision"], rows),
         _questions(profile.questions),
         folded(f"Why: {len(profile.decisions)} decisions and their evidence", _decisions(profile.decisions)),
+        _schedules(schedules),
         folded(source[0], cut(fence(source[1], "python"), MAX_SOURCE_CHARS)),
         folded("The whole profile (YAML)", fence(_yaml(profile, digest, page_url), "yaml")),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _schedules(found: ScheduleTable | None) -> str:
+    if found is None:
+        return ""
+    if not found.rows:
+        return f"The schedules could not be compiled: {plain(found.note)}. The pull request's compile check will show them."
+    text = cut(schedules_table(found), MAX_SCHEDULES_CHARS, "| … | | | | the rest was cut |")
+    return folded(
+        "Every schedule considered, compiled offline: registers, spills, shared memory, occupancy", text
+    )
 
 
 def folded(summary: str, markdown: str) -> str:

@@ -10,6 +10,7 @@ from app.commands import Mistake
 from app.comments.limits import MAX_BODY_CHARS, WRITERS_WORDS
 from app.comments.refusals import clause, refusal
 from app.policy import MARKER_PREFIX
+from app.repository_config import CONFIG_PATH, WRITERS, Who
 from app.verbs import USAGE, Verb
 
 
@@ -38,13 +39,31 @@ def mistake(login: str, one: Mistake) -> str:
     return _reply(login, f"I didn't follow that: {one.what}.{meant} Try {code(one.next_command)}.")
 
 
-def not_allowed(login: str, verb: Verb) -> str:
-    """A command by someone who may not give it."""
+def not_allowed(login: str, verb: Verb, rule: Who | None = None) -> str:
+    """A command by someone who may not give it. rule: whom the repository's configuration lets give it."""
+    if rule is not None and rule != WRITERS:
+        return _reply(
+            login,
+            f"`/liger {verb}` is for {_people(rule)} here ({code(CONFIG_PATH)} on the default branch says so).",
+        )
     return _reply(
         login,
         f"`/liger {verb}` needs write access to this repository, which you don't have; {WRITERS_WORDS} can comment "
         "it here. I answer this once a day.",
     )
+
+
+def _people(rule: Who) -> str:
+    """Whom a rule names; nobody is mentioned, so that nobody is called."""
+    groups = [f"people with {rule.permission} access"] if rule.permission != "nobody" else []
+    groups += [code(login) for login in rule.logins] + [f"team {code(team)}" for team in rule.teams]
+    return " or ".join(groups) or "nobody"
+
+
+def broken_config(login: str, mistake: str) -> str:
+    """A command in a repository whose configuration can't be used."""
+    end = "" if mistake.endswith("?") else "."
+    return _reply(login, f"I can't act before this is mended: {clause(mistake)}{end}")
 
 
 def not_available(login: str, verb: Verb) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from agents.command_agent import AnyProfile
 from agents.dev.refused import Refused
+from agents.dev.schedule_table import ScheduleTable
 from agents.markdown import code, cut, plain, table
 from app.comments.limits import MAX_BODY_CHARS, WRITERS_WORDS
 from app.comments.profile import profile_markdown
@@ -73,6 +74,7 @@ class StatusView:
     page_url: str
     stages: Sequence[StageLine] = ()
     profile: AnyProfile | None = None
+    schedules: ScheduleTable | None = None
     expires: datetime | None = None
     approved_by: str | None = None
     requester_may_approve: bool = True
@@ -105,7 +107,7 @@ def status_markdown(view: StatusView) -> str:
         "\n".join(_stage_line(one, view.wording) for one in view.stages),
         _next_step(view),
         _gates(view),
-        profile_markdown(view.profile, view.page_url) if view.profile else "",
+        profile_markdown(view.profile, view.page_url, view.schedules) if view.profile else "",
     ]
     ending = (
         f"\n\n<sub>request `{view.request_id}` by {plain(view.requester)} · [details]({view.page_url})</sub>"

@@ -11,6 +11,7 @@ Reading is tried three times. A POST is sent once: whoever calls makes sure, by 
 second call finds what the first one made.
 """
 
+from app.github.actions import Actions, Artifact, Run, TooLargeError
 from app.github.app import GitHubApp
 from app.github.errors import (
     ForbiddenError,
@@ -25,8 +26,10 @@ from app.github.records import Annotation, AppIdentity, Branch, Check, Comment, 
 from app.github.repository import GitHubRepository, ReactionContent
 
 __all__ = [
+    "Actions",
     "Annotation",
     "AppIdentity",
+    "Artifact",
     "Branch",
     "Check",
     "Comment",
@@ -41,6 +44,8 @@ __all__ = [
     "Reaction",
     "ReactionContent",
     "RejectedError",
+    "Run",
+    "TooLargeError",
     "UnreachableError",
     "redact",
 ]

@@ -26,6 +26,7 @@ class FailedDelivery:
 
     id: int
     guid: str
+    event: str
 
 
 @dataclass(frozen=True)

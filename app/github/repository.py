@@ -11,6 +11,8 @@ from urllib.parse import quote
 from githubkit import GitHub
 from githubkit.utils import UNSET
 
+from app.github.actions import Actions
+from app.github.assets import Assets
 from app.github.check_body import ANNOTATIONS_A_REQUEST, check_body
 from app.github.errors import NotFoundError, RejectedError, ask
 from app.github.records import Branch, Check, Comment, Pull, Reaction, comment_of, pull_of
@@ -19,7 +21,7 @@ ReactionContent = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "r
 
 MAX_FILE_BYTES = 1_000_000
 REACTIONS_A_QUERY = 100
-_REACTIONS_QUERY = "query($ids: [ID!]!) { nodes(ids: $ids) { ... on IssueComment { id reactions(first: 100) { nodes { content } } } } }"
+_REACTIONS_QUERY = "query($ids: [ID!]!) { nodes(ids: $ids) { ... on IssueComment { id reactions(first: 100) { nodes { databaseId content } } } } }"
 
 
 class GitHubRepository:
@@ -34,10 +36,25 @@ class GitHubRepository:
     def full_name(self) -> str:
         return f"{self.owner}/{self.name}"
 
+    @property
+    def actions(self) -> Actions:
+        """Its workflows, runs and artifacts."""
+        return Actions(self._github, self.owner, self.name)
+
+    @property
+    def assets(self) -> Assets:
+        """Its branch of pictures."""
+        return Assets(self._github, self.owner, self.name)
+
     # people
 
+    async def public(self) -> bool:
+        """Whether anybody may read it; one that is internal to an enterprise is not public."""
+        repository = await ask(self._rest.repos.async_get(self.owner, self.name), f"read {self.full_name}")
+        return not repository.parsed_data.private
+
     async def permission(self, login: str) -> str:
-        """admin, write, read or none: what GitHub grants that person now. Apps and unknown names have none."""
+        """admin, maintain, write, triage, read or none: what that person has now. Apps and unknown names have none."""
         try:
             answer = await ask(
                 self._rest.repos.async_get_collaborator_permission_level(self.owner, self.name, login),
@@ -45,7 +62,20 @@ class GitHubRepository:
             )
         except NotFoundError:
             return "none"
-        return answer.parsed_data.permission
+        # `permission` knows four levels; the role tells maintain from write, and triage from read
+        role = answer.parsed_data.role_name
+        return role if role in {"maintain", "triage"} else answer.parsed_data.permission
+
+    async def in_team(self, team: str, login: str) -> bool:
+        """Whether a person belongs to a team of this organisation. Raises ForbiddenError without `members: read`."""
+        try:
+            answer = await ask(
+                self._rest.teams.async_get_membership_for_user_in_org(self.owner, team, login),
+                f"look for @{login} in team {team}",
+            )
+        except NotFoundError:
+            return False
+        return answer.parsed_data.state == "active"
 
     # comments
 
@@ -68,6 +98,16 @@ class GitHubRepository:
             "edit a comment",
         )
         return comment_of(answer.parsed_data)
+
+    async def comments_since(self, since: datetime, page: int) -> list[dict[str, Any]]:
+        """A hundred comments of all issues and pull requests, as GitHub's API shows them, oldest change first."""
+        answer = await ask(
+            self._rest.issues.async_list_comments_for_repo(
+                self.owner, self.name, sort="updated", direction="asc", since=since, per_page=100, page=page
+            ),
+            f"list comments of {self.full_name}",
+        )
+        return answer.json()
 
     async def find_comment(self, issue: int, marker: str, since: datetime | None = None) -> Comment | None:
         """Our first comment on an issue that holds a hidden marker."""
@@ -122,18 +162,18 @@ class GitHubRepository:
                 return found
             page += 1
 
-    async def reacted(self, node_ids: Sequence[str]) -> set[str]:
-        """Which of those comments carry a 👍 or 👎: one question for a hundred comments, cheap enough to ask often."""
-        found: set[str] = set()
+    async def reacted(self, node_ids: Sequence[str]) -> dict[str, frozenset[int]]:
+        """Ids of the 👍 and 👎 on those of the comments that carry some: one question for a hundred comments, cheap
+        enough to ask often."""
+        found: dict[str, frozenset[int]] = {}
         for start in range(0, len(node_ids), REACTIONS_A_QUERY):
             ids = list(node_ids[start : start + REACTIONS_A_QUERY])
             data = await ask(self._github.graphql.arequest(_REACTIONS_QUERY, {"ids": ids}), "read reactions")
             for node in data.get("nodes") or []:
-                contents = {
-                    one["content"] for one in ((node or {}).get("reactions") or {}).get("nodes") or []
-                }
-                if contents & {"THUMBS_UP", "THUMBS_DOWN"}:
-                    found.add(node["id"])
+                reactions = ((node or {}).get("reactions") or {}).get("nodes") or []
+                answers = [one for one in reactions if one["content"] in {"THUMBS_UP", "THUMBS_DOWN"}]
+                if answers:
+                    found[node["id"]] = frozenset(one["databaseId"] for one in answers)
         return found
 
     # files and branches
@@ -149,11 +189,16 @@ class GitHubRepository:
         )
         return Branch(name, answer.parsed_data.commit.sha)
 
-    async def read_file(self, path: str, ref: str) -> str:
-        """Text of a file at a branch, tag or commit. Raises NotFoundError, or RejectedError when it isn't a text file."""
+    async def read_file(self, path: str, ref: str = "") -> str:
+        """Text of a file at a branch, tag or commit; empty: on the default branch.
+
+        Raises NotFoundError, or RejectedError (with no status) when it isn't a text file.
+        """
         answer = await ask(
             self._github.arequest(
-                "GET", f"repos/{self.owner}/{self.name}/contents/{quote(path)}", params={"ref": ref}
+                "GET",
+                f"repos/{self.owner}/{self.name}/contents/{quote(path)}",
+                params={"ref": ref} if ref else {},
             ),
             f"read {path}",
         )
@@ -169,9 +214,12 @@ class GitHubRepository:
         """(text, commit) of a file in any repository that the App can read."""
         url = f"repos/{full_name}/commits/{quote(ref, safe='')}"
         commit = (await ask(self._github.arequest("GET", url), f"read {full_name} at {ref}")).json()["sha"]
+        return await self.beside(full_name).read_file(path, commit), commit
+
+    def beside(self, full_name: str) -> GitHubRepository:
+        """Another repository, seen with this one's token: what anyone may read of it."""
         owner, name = full_name.split("/", 1)
-        other = GitHubRepository(self._github, self._app, self._installation_id, owner, name)
-        return await other.read_file(path, commit), commit
+        return GitHubRepository(self._github, self._app, self._installation_id, owner, name)
 
     async def token(self, **permissions: str) -> str:
         """A token for this repository with those permissions alone; it lasts an hour. Never log it."""
@@ -192,6 +240,15 @@ class GitHubRepository:
         )
         return pull_of(answer.parsed_data)
 
+    async def raw_pull(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(the pull request, the issue that it is too) as GitHub's API shows them: what a webhook would have told."""
+        what = f"read pull request #{number}"
+        pull = await ask(self._rest.pulls.async_get(self.owner, self.name, number), what)
+        if pull.json()["state"] != "closed":
+            return pull.json(), {}
+        issue = await ask(self._rest.issues.async_get(self.owner, self.name, number), what)
+        return pull.json(), issue.json()
+
     async def find_pull(self, branch: str) -> Pull | None:
         """The newest pull request from that branch of this repository."""
         answer = await ask(
@@ -205,13 +262,25 @@ class GitHubRepository:
         known = await self.find_pull(branch)
         if known is not None:
             return known
-        answer = await ask(
-            self._rest.pulls.async_create(
-                self.owner, self.name, head=branch, base=base, title=title, body=body, draft=True
-            ),
-            "open a pull request",
-        )
+        try:
+            answer = await ask(
+                self._rest.pulls.async_create(
+                    self.owner, self.name, head=branch, base=base, title=title, body=body, draft=True
+                ),
+                "open a pull request",
+            )
+        except RejectedError:
+            known = await self.find_pull(branch)  # someone else may have opened it a moment ago
+            if known is None:
+                raise
+            return known
         return pull_of(answer.parsed_data)
+
+    async def describe_pull(self, number: int, body: str) -> None:
+        """Give a pull request another text."""
+        await ask(
+            self._rest.pulls.async_update(self.owner, self.name, number, body=body), f"describe #{number}"
+        )
 
     async def close_pull(self, number: int) -> None:
         await ask(

@@ -10,6 +10,7 @@ import httpx
 from githubkit.exception import GitHubException, RateLimitExceeded, RequestFailed
 from githubkit.retry import RetryOption
 
+from app.github.rate_limits import note_rate_limit
 from app.settings import LOOPBACK_HOSTS
 
 
@@ -34,7 +35,9 @@ class SharedTransport(httpx.AsyncBaseTransport):
             request.headers["X-GitHub-Api-Version"] = self._api_version
         elif "X-GitHub-Api-Version" in request.headers:
             del request.headers["X-GitHub-Api-Version"]
-        return await self._inner.handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
+        note_rate_limit(response.headers)
+        return response
 
     async def aclose(self) -> None:
         """Called by each client that ends; the pool stays for the next one."""

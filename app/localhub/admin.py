@@ -163,6 +163,52 @@ async def upload_artifact(request: Request, run_id: int, name: str) -> dict[str,
     return {"artifact_id": _hub(request).add_artifact(run_id, name, await request.body())}
 
 
+class Taking(BaseModel):
+    """A runner that has nothing to do."""
+
+    name: str
+    labels: list[str]
+
+
+@router.post("/runners/jobs")
+def take_job(request: Request, body: Taking) -> dict[str, Any]:
+    taken = _hub(request).take_job(body.name, body.labels)
+    return {"job": None if taken is None else asdict(taken)}
+
+
+class Steps(BaseModel):
+    """How far a runner is with a job; `conclusion` when it's through."""
+
+    steps: list[dict[str, Any]] = []
+    conclusion: str | None = None
+
+
+@router.post("/runners/jobs/{job_id}")
+def job_goes_on(request: Request, job_id: int, body: Steps) -> dict[str, Any]:
+    hub = _hub(request)
+    goes_on = hub.job_goes_on(job_id, body.steps)
+    if goes_on and body.conclusion is not None:
+        hub.end_job(job_id, body.conclusion)
+    return {"goes_on": goes_on}
+
+
+class Runner(BaseModel):
+    """A runner by its name."""
+
+    name: str
+
+
+@router.post("/runners/lost")
+def lose_runner(request: Request, body: Runner) -> dict[str, Any]:
+    return {"jobs": _hub(request).lose_runner(body.name)}
+
+
+@router.post("/artifacts/expire", status_code=204)
+def expire_artifacts(request: Request) -> Response:
+    _hub(request).expire_artifacts()
+    return Response(status_code=204)
+
+
 @router.post("/tokens/expire", status_code=204)
 def expire_tokens(request: Request) -> Response:
     _hub(request).expire_tokens()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.localhub import admin, git_http, graphql, pages
+from app.localhub import admin, git_http, graphql, oauth, pages
 from app.localhub.errors import install_error_replies
 from app.localhub.rest import (
     actions,
@@ -16,9 +16,12 @@ from app.localhub.rest import (
     git_data,
     issues,
     labels,
+    manifests,
+    organizations,
     pulls,
     reactions,
     repositories,
+    runners,
     users,
 )
 from app.localhub.surface import ApiSurface
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 API_ROOTS = frozenset(
     {
         "app",
+        "app-manifests",
+        "applications",
         "apps",
         "graphql",
         "installation",
@@ -60,6 +65,9 @@ API_ROUTERS = tuple(
         contents,
         git_data,
         actions,
+        runners,
+        manifests,
+        organizations,
         graphql,
     )
 )
@@ -96,7 +104,7 @@ def _api(hub: "LocalHub") -> ASGIApp:
     api.state.rate_limits = hub.rate_limits
     api.state.enterprise = hub.enterprise
     install_error_replies(api)
-    for router in API_ROUTERS:
+    for router in (*API_ROUTERS, oauth.api_router):
         api.include_router(router)
     return ApiSurface(api, hub.rate_limits, hub.faults, hub.enterprise)
 
@@ -107,7 +115,7 @@ def _web(hub: "LocalHub") -> ASGIApp:
     web.state.hub = hub
     web.state.push_locks = git_http.PushLocks()
     install_error_replies(web)
-    for router in (admin.router, git_http.router):
+    for router in (admin.router, oauth.router, git_http.router):
         web.include_router(router)
     pages.install_pages(web)
     return web

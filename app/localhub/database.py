@@ -26,6 +26,7 @@ FIRST_IDS = {
     "check_suites": 31_000_000_001,
     "check_runs": 33_000_000_001,
     "workflow_runs": 12_000_000_001,
+    "workflow_jobs": 34_000_000_001,
     "artifacts": 1_900_000_001,
     "hook_deliveries": 140_000_000_001,
 }

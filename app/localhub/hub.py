@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from sqlalchemy import select, update
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp
 
 from app.localhub.actor import ANONYMOUS, Actor, issue_user_token
 from app.localhub.application import build_application
-from app.localhub.changes import accounts, repositories, workflows
+from app.localhub.changes import accounts, jobs, repositories, runs, workflows
 from app.localhub.changes.pulls import head_moved, pull_of
 from app.localhub.clock import stamp_in
 from app.localhub.database import Database
@@ -25,9 +26,22 @@ from app.localhub.deliveries import DeliveryWorker
 from app.localhub.errors import not_found
 from app.localhub.faults import Faults
 from app.localhub.git_store import GitStore
+from app.localhub.job_at_hand import JobAtHand, job_at_hand
 from app.localhub.links import Links
 from app.localhub.rate_limits import RateLimits
-from app.localhub.tables import Account, App, Installation, Issue, PullRequest, Repository, Token, WorkflowRun
+from app.localhub.tables import (
+    Account,
+    App,
+    Installation,
+    Issue,
+    PullRequest,
+    Repository,
+    SelfHostedRunner,
+    TeamMember,
+    Token,
+    WorkflowJob,
+    WorkflowRun,
+)
 from app.localhub.transaction import Context, Transaction, transaction
 
 log = logging.getLogger(__name__)
@@ -236,6 +250,21 @@ class LocalHub:
                 ]
             return accounts.install_app(tx, _app(tx, slug), tx.account(account), chosen).id
 
+    def put_in_team(self, organization: str, team: str, login: str) -> None:
+        """Put a person into a team of an organization, making the team if missing."""
+        with self._write() as tx:
+            key = (tx.account(organization).id, team.lower(), tx.account(login).id)
+            if tx.session.get(TeamMember, key) is None:
+                tx.session.add(TeamMember(organization_id=key[0], team=key[1], account_id=key[2]))
+
+    def add_runner(self, repository: str, name: str, labels: list[str], status: str = "online") -> None:
+        """Let a repository know a self-hosted runner; nothing runs on it."""
+        with self._write() as tx:
+            row = SelfHostedRunner(
+                repository_id=_repository(tx, repository).id, name=name, labels=labels, status=status
+            )
+            tx.session.add(row)
+
     def suspend(self, installation_id: int, suspended: bool = True) -> None:
         """Suspend an installation, or take the suspension back."""
         with self._write() as tx:
@@ -254,7 +283,40 @@ class LocalHub:
             run = tx.session.get(WorkflowRun, run_id)
             if run is None:
                 raise not_found()
-            workflows.advance(tx, run, status, conclusion)
+            if status == "completed":
+                jobs.end_run(tx, run, conclusion or "success")
+            else:
+                runs.advance(tx, run, status, conclusion)
+
+    def take_job(self, name: str, labels: list[str]) -> JobAtHand | None:
+        """The next job for a runner of that name with those labels, if one waits."""
+        with self._write() as tx:
+            row = jobs.take(tx, name, labels)
+            return None if row is None else job_at_hand(tx, row)
+
+    def job_goes_on(self, job_id: int, steps: list[dict[str, Any]]) -> bool:
+        """A runner tells of a job's steps; False when the job was ended meanwhile and must be stopped."""
+        with self._write() as tx:
+            row = tx.session.get_one(WorkflowJob, job_id)
+            if row.status != "in_progress":
+                return False
+            row.steps = steps
+            return True
+
+    def end_job(self, job_id: int, conclusion: str) -> None:
+        """A runner has finished a job."""
+        with self._write() as tx:
+            jobs.end_job(tx, tx.session.get_one(WorkflowJob, job_id), conclusion)
+
+    def lose_runner(self, name: str) -> int:
+        """A runner is gone for good, as GitHub finds out after some minutes; returns how many jobs failed by that."""
+        with self._write() as tx:
+            return jobs.lose_runner(tx, name)
+
+    def expire_artifacts(self) -> None:
+        """Make every artifact look older than its retention."""
+        with self._write() as tx:
+            workflows.expire_artifacts(tx)
 
     def add_artifact(self, run_id: int, name: str, data: bytes) -> int:
         """Store a zip as an artifact of a run; returns its id."""

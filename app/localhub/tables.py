@@ -55,6 +55,26 @@ class App(Base):
     bot: Mapped[Account] = relationship(foreign_keys=[bot_id])
 
 
+class AppManifest(Base):
+    """An App that a person agreed to and that is still to be registered, with the code for it."""
+
+    __tablename__ = "app_manifests"
+    code: Mapped[str] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    slug: Mapped[str]
+    manifest: Mapped[dict[str, Any]]
+    expires_at: Mapped[str]
+
+
+class TeamMember(Base):
+    """A person in a team of an organization; a team is there when somebody is in it."""
+
+    __tablename__ = "team_members"
+    organization_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    team: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+
+
 class Installation(Base):
     """An App installed on an account, for all of its repositories or for chosen ones."""
 
@@ -313,6 +333,26 @@ class WorkflowRun(Base):
     actor: Mapped[Account] = relationship()
 
 
+class WorkflowJob(Base):
+    """A job of a run. A runner whose labels include the job's takes it; without one it stays queued."""
+
+    __tablename__ = "workflow_jobs"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("workflow_runs.id"), index=True)
+    key: Mapped[str]  # in the workflow file
+    name: Mapped[str]
+    labels: Mapped[list[Any]]
+    concurrency: Mapped[str] = mapped_column(default="")  # the run's group
+    status: Mapped[str] = mapped_column(default="queued", index=True)
+    conclusion: Mapped[str | None]
+    runner_name: Mapped[str | None]
+    steps: Mapped[list[Any]] = mapped_column(default=list)
+    created_at: Mapped[str] = mapped_column(default=stamp)
+    started_at: Mapped[str | None]
+    completed_at: Mapped[str | None]
+    run: Mapped[WorkflowRun] = relationship()
+
+
 class Artifact(Base):
     """A zip that a workflow run left; the bytes are a file named by `id` in the data folder."""
 
@@ -355,6 +395,17 @@ class HookDelivery(Base):
     response_headers: Mapped[dict[str, str] | None]
     response_body: Mapped[str | None]
     app: Mapped[App] = relationship()
+
+
+class SelfHostedRunner(Base):
+    """A runner that a repository knows."""
+
+    __tablename__ = "self_hosted_runners"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    repository_id: Mapped[int] = mapped_column(ForeignKey("repositories.id"))
+    name: Mapped[str]
+    status: Mapped[str]  # online, offline
+    labels: Mapped[list[str]]
 
 
 for _table in Base.metadata.tables.values():

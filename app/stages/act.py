@@ -8,7 +8,7 @@ from agents.command_agent import AnyCandidate, AnyProfile, read_profile
 from agents.registry import agent_of
 from app.comments.pull import pull_footer, pull_text
 from app.github import GitHubError
-from app.policy import branch_name
+from app.policy import MARKER_PREFIX, branch_name, check_allowed
 from app.ports import Ports
 from app.repository import Identity
 from app.stages.target import place
@@ -49,6 +49,9 @@ async def write(ports: Ports, request_id: str) -> None:
     """Write the candidate and keep it."""
     request = ports.store.request(request_id)
     profile = approved_profile(ports, request)
+    config = await ports.config(request)
+    # before the work, and again at the push for what a repair adds
+    check_allowed((planned.path for planned in profile.files), config.allowed_paths)
     candidate = await agent_of(request.verb).act(profile, await place(ports, request))
     ports.store.save_candidate(request_id, request.attempt, 0, candidate)
 
@@ -62,7 +65,12 @@ async def push(ports: Ports, request_id: str) -> str:
     candidate = candidate_of(request, stored)
     profile = approved_profile(ports, request)
     subject = agent_of(request.verb).subject(profile)
-    branch = request.branch if stored.round else branch_name(subject, request_id, stored.attempt)
+    config = await ports.config(request)
+    check_allowed(candidate.files, config.allowed_paths)
+    # a repair stays on its branch, whatever the prefix is by now
+    known = request.branch if stored.round else ""
+    branch = known or branch_name(subject, request_id, stored.attempt, config.branch_prefix)
+    prefix = branch[: branch.rindex("/") + 1] if known else config.branch_prefix
     # a repair goes on top of what is there; pushed before, it is what is there, and committing it changes nothing
     parent = request.head_sha if stored.round else request.base_sha
     target = ports.target(request.repository)
@@ -76,29 +84,34 @@ async def push(ports: Ports, request_id: str) -> str:
         at=stored.created_at,
     )
     token = await ports.repository(request).token(contents="write", metadata="read")
-    await asyncio.to_thread(target.push, sha, branch, token)
+    await asyncio.to_thread(target.push, sha, branch, token, prefix)
     ports.store.candidate_pushed(request_id, stored.attempt, stored.round, sha)
     ports.store.update_request(request_id, branch=branch, head_sha=sha, round=stored.round)
     ports.store.note(request_id, "commit", f"{sha[:12]} on {branch}")
+    if stored.round and request.pull_number:  # a repair may leave out what the pull request promises
+        body = _pull_body(ports, request, candidate)
+        await ports.repository(request).describe_pull(request.pull_number, body)
     return sha
+
+
+def _pull_body(ports: Ports, request: Request, candidate: AnyCandidate) -> str:
+    """The candidate's own words, and who asked for it and approved."""
+    profile = ports.store.profile(request.id)
+    sha256 = profile.sha256 if profile else ""
+    approval = ports.store.approval(request.id, sha256)
+    login = approval.login if approval else "nobody"
+    footer = pull_footer(request.requester, request.id, sha256, login, ports.page_url(request.id))
+    return pull_text(candidate.pull_body, footer)
 
 
 async def open_pull(ports: Ports, request_id: str) -> int:
     """Open the draft pull request, or find the one that is open."""
     request = ports.store.request(request_id)
-    stored, profile = ports.store.candidate(request_id), ports.store.profile(request_id)
-    if stored is None or profile is None:
+    stored = ports.store.candidate(request_id)
+    if stored is None:
         raise LookupError(f"request {request_id} has no candidate")
     candidate = candidate_of(request, stored)
-    approval = ports.store.approval(request_id, profile.sha256)
-    footer = pull_footer(
-        request.requester,
-        request_id,
-        profile.sha256,
-        approval.login if approval else "nobody",
-        ports.page_url(request_id),
-    )
-    body = pull_text(candidate.pull_body, footer)
+    body = _pull_body(ports, request, candidate)
     repository = ports.repository(request)
     pull = await repository.create_draft_pull(
         request.branch, request.default_branch, candidate.pull_title, body
@@ -107,6 +120,8 @@ async def open_pull(ports: Ports, request_id: str) -> int:
         await repository.add_labels(pull.number, [LABEL])
     except GitHubError as error:  # a label is a courtesy
         ports.store.note(request_id, "error", f"label not set: {error}")
+    if request.pull_number not in {None, pull.number}:
+        await _replace(ports, request, pull.number)
     ports.store.move(
         request_id,
         State.verifying,
@@ -116,6 +131,19 @@ async def open_pull(ports: Ports, request_id: str) -> int:
     )
     await ports.status.put(request_id)
     return pull.number
+
+
+async def _replace(ports: Ports, request: Request, by: int) -> None:
+    """Close the pull request of an earlier attempt, and say which one took its place."""
+    repository, before = ports.repository(request), request.pull_number
+    if before is None or (await repository.pull(before)).state == "closed":
+        return
+    marker = f"{MARKER_PREFIX}replaced={by} -->"
+    if await repository.find_comment(before, marker) is None:
+        await repository.create_comment(
+            before, f"{marker}\nReplaced by #{by}, made from the revised profile."
+        )
+    await repository.close_pull(before)
 
 
 async def _bot(ports: Ports) -> Identity:

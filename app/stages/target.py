@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 from agents.command_agent import Place
-from agents.ports import OnProgress
+from agents.ports import Model, OnProgress
 from app.checkout import CheckoutTree
+from app.model_budget import BudgetedModel
 from app.ports import Ports
 from app.tables import Request
 
@@ -36,6 +37,13 @@ async def checkout(ports: Ports, request: Request, sha: str) -> Path:
     return await asyncio.to_thread(target.checkout, sha)
 
 
+async def _model(ports: Ports, request: Request) -> Model | None:
+    if ports.model is None:
+        return None
+    config = await ports.config(request)
+    return BudgetedModel(ports.model, ports.store, request.id, config.model_usd_per_request)
+
+
 async def place(
     ports: Ports, request: Request, sha: str = "", on_progress: OnProgress | None = None
 ) -> Place:
@@ -45,7 +53,7 @@ async def place(
         tree=CheckoutTree(root),
         checkout=str(root),
         bench=ports.bench,
-        model=ports.model,
+        model=await _model(ports, request),
         base_sha=request.base_sha,
         host=ports.web_host,
         on_progress=on_progress,

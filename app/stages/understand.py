@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from agents.command_agent import AnyProfile, read_profile
+from agents.dev.analysis import derivation_of
 from agents.dev.github_url import FetchedReference, GitHubUrl
 from agents.dev.refused import Refused
+from agents.dev.schedule_table import ScheduleTable
 from agents.ports import ModelError
+from agents.profiles import KernelProfile
 from agents.registry import agent_of
 from app.comments import replies
-from app.github import ForbiddenError, NotFoundError, RejectedError
+from app.derive_compile import compiled_schedules
+from app.github import ForbiddenError, GitHubError, NotFoundError, RejectedError
+from app.policy import PathNotAllowedError, check_allowed
 from app.ports import Ports
 from app.replies import answer
 from app.stages.progress import on_progress
 from app.stages.target import place
 from app.states import Stage, State
 from app.tables import Request
+from runners.protocol import Progress
+
+log = logging.getLogger(__name__)
 
 
 async def begin(ports: Ports, request_id: str) -> None:
@@ -51,12 +60,22 @@ async def _understood(ports: Ports, request: Request) -> AnyProfile | Refused:
             return fetched
     here = await place(ports, request, on_progress=on_progress(ports, request.id))
     try:
-        return await agent.understand(request.op_text, request.block, here, fetched)
+        outcome = await agent.understand(request.op_text, request.block, here, fetched)
+        return outcome if isinstance(outcome, Refused) else await _allowed(ports, request, outcome)
     except ModelError as error:
         return Refused(
             reason=f"The language model could not be used: {error}",
             needed="a known name, an expression, or a python block, which need none",
         )
+
+
+async def _allowed(ports: Ports, request: Request, profile: AnyProfile) -> AnyProfile | Refused:
+    """The profile, unless it plans a file that the repository doesn't let the bot write."""
+    try:
+        check_allowed((one.path for one in profile.files), (await ports.config(request)).allowed_paths)
+    except PathNotAllowedError as error:
+        return Refused(reason=str(error), needed="a pattern that takes in the planned files")
+    return profile
 
 
 async def _fetch(ports: Ports, request: Request, url: GitHubUrl) -> FetchedReference | Refused:
@@ -92,6 +111,44 @@ async def show(ports: Ports, request_id: str) -> None:
     """Put the profile before people and wait for their answer."""
     await ports.status.show_profile(request_id)
     ports.store.move(request_id, State.awaiting_approval, changes=None)
+
+
+async def compile_schedules(ports: Ports, request_id: str) -> None:
+    """Compile what the shown profile weighed and add the table to its comment; whatever comes of it, the profile stands."""
+    request = ports.store.request(request_id)
+    stored = ports.store.profile(request_id, request.attempt)
+    if ports.spare_bench is None or stored is None or not _waits(ports, request):
+        return
+    profile = read_profile(stored.body)
+    if not isinstance(profile, KernelProfile):
+        return
+
+    async def on_progress(_: Progress) -> None:
+        if not _waits(ports, request):
+            raise _AnsweredError
+
+    try:
+        table = await compiled_schedules(*derivation_of(profile), ports.spare_bench, on_progress)
+    except _AnsweredError:
+        log.info("request %s: answered before its schedules were compiled", request_id)
+        return
+    except Exception:
+        log.exception("request %s: its schedules were not compiled", request_id)
+        table = ScheduleTable(note="the service failed at it, which is our fault")
+    ports.store.schedules_compiled(request_id, request.attempt, table.model_dump(mode="json"))
+    try:
+        await ports.status.extend_profile(request_id)
+    except GitHubError as error:
+        log.warning("request %s: the compiled schedules are not shown: %s", request_id, error)
+
+
+class _AnsweredError(Exception):
+    """Someone answered the profile: what was compiled for it is not wanted any more."""
+
+
+def _waits(ports: Ports, request: Request) -> bool:
+    now = ports.store.request(request.id)
+    return State(now.state) is State.awaiting_approval and now.attempt == request.attempt
 
 
 async def stop(ports: Ports, request_id: str, stage: str, failure: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from app.store.sessions import Sessions, now
 from app.tables import Executor
@@ -21,12 +21,16 @@ class Executors(Sessions):
         with self._session() as session:
             return session.get(Executor, executor_id)
 
-    def silent_executors(self, silent_s: float) -> list[str]:
+    def executors(self) -> list[Executor]:
+        """Every process that has not been forgotten, alive or not."""
         with self._session() as session:
-            return list(
-                session.scalars(
-                    select(Executor.id).where(Executor.heartbeat_at < now() - timedelta(seconds=silent_s))
-                )
+            return list(session.scalars(select(Executor)))
+
+    def forget_silent_executors(self, silent_s: float) -> None:
+        """Forget processes that have long been silent; one that speaks again is known again."""
+        with self._session() as session:
+            session.execute(
+                delete(Executor).where(Executor.heartbeat_at < now() - timedelta(seconds=silent_s))
             )
 
     def forget_executor(self, executor_id: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Self
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
+from app.database import for_reading
 from app.states import State
 from app.tables import Event
 
@@ -23,6 +25,10 @@ class Sessions:
     def __init__(self, engine: Engine):
         self._engine = engine
         self._sessions = sessionmaker(engine, expire_on_commit=False)
+
+    def reader(self) -> Self:
+        """The same tables for pages and metrics, which only read: on SQLite they neither wait for a writer nor hold one up."""
+        return type(self)(for_reading(self._engine))
 
     def close(self) -> None:
         self._engine.dispose()

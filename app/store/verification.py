@@ -28,6 +28,23 @@ class Verification(Sessions):
                 )
             )
 
+    def save_pushed(
+        self, identifier: str, attempt: int, candidate: AnyCandidate, head_sha: str, pushed_by: str
+    ) -> None:
+        """Keep what a person pushed to our branch as the candidate of an attempt."""
+        with self._session() as session:
+            session.merge(
+                StoredCandidate(
+                    request_id=identifier,
+                    attempt=attempt,
+                    round=0,
+                    body=candidate.model_dump(mode="json"),
+                    head_sha=head_sha,
+                    pushed_by=pushed_by,
+                    created_at=now(),
+                )
+            )
+
     def candidate_pushed(self, identifier: str, attempt: int, round_: int, head_sha: str) -> None:
         with self._session() as session:
             session.get_one(StoredCandidate, (identifier, attempt, round_)).head_sha = head_sha

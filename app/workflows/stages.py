@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dbos import DBOS, SetWorkflowID, StepOptions
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from agents.conventions import NotAKernelLibrary
 from agents.dev.analysis import AnalysisFault
 from agents.formatting import ActFailed
 from app.dispatch import BenchError
 from app.github import ForbiddenError, LimitedError, UnreachableError, redact
-from app.policy import REPAIR_ROUNDS, ForbiddenWriteError
+from app.logs import log_fields
+from app.policy import REPAIR_ROUNDS, ForbiddenWriteError, PathNotAllowedError
 from app.ports import Ports
-from app.repository import BranchMovedError, RepositoryError
+from app.repository import BranchMovedError, RepositoryBusyError, RepositoryError
+from app.repository_config import ConfigMistake
 from app.stages import act as act_steps
 from app.stages import target as target_steps
 from app.stages import understand as understand_steps
@@ -35,9 +39,23 @@ log = logging.getLogger(__name__)
 MAX_RECOVERY_ATTEMPTS = 20
 # Waits of 2, 4, 8, 16, 32 seconds: longer than GitHub's minute for secondary limits.
 _RETRIES = 6
-_TRANSIENT = (UnreachableError, LimitedError, BenchError)
+_TRANSIENT = (UnreachableError, LimitedError, BenchError, RepositoryBusyError)
+# A step waits this long for a database that is away: a restart takes seconds, moving it to another machine minutes.
+DATABASE_PATIENCE_S = 1800.0
+DATABASE_AGAIN_S = 3.0
+# Stages from the database, when others run them than who starts them.
+QUEUE = "stages"
+QUEUE_POLL_S = 0.5
+STAGES_A_WORKER = 16  # most of them wait: for GitHub, for git, for a free slot
 # What a person can change: told plainly. Everything else is our fault.
-_MISTAKES = (ActFailed, BranchMovedError, NotAKernelLibrary, ForbiddenError)
+_MISTAKES = (
+    ActFailed,
+    BranchMovedError,
+    ConfigMistake,
+    ForbiddenError,
+    NotAKernelLibrary,
+    PathNotAllowedError,
+)
 
 
 class _Held:
@@ -51,8 +69,9 @@ def hold(ports: Ports | None) -> None:
     _Held.ports = ports
 
 
-def workflow_id(request_id: str, stage: str, attempt: int) -> str:
-    return f"{request_id}:{stage}:{attempt}"
+def workflow_id(request_id: str, stage: str, attempt: int, pass_: int = 0) -> str:
+    """A stage's workflow. pass_: how often verification was taken up again after it had waited for runners."""
+    return f"{request_id}:{stage}:{attempt}" + (f":{pass_}" if pass_ else "")
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -90,6 +109,18 @@ async def _step(
     }
 
     async def run() -> Any:
+        end = time.monotonic() + DATABASE_PATIENCE_S
+        with log_fields(request=request_id, step=name):
+            while True:
+                try:
+                    return await work()
+                except (OperationalError, InterfaceError) as error:
+                    if time.monotonic() > end:
+                        raise
+                    log.warning("the database is away; the step begins again: %s", error.orig)
+                await asyncio.sleep(DATABASE_AGAIN_S)
+
+    async def work() -> Any:
         request = ports.store.request(request_id)
         if request.attempt != attempt or (State(request.state) in ENDED and not last):
             raise SupersededError(f"request {request_id} is {request.state} at attempt {request.attempt}")
@@ -131,7 +162,10 @@ def _cause(error: Exception) -> Exception:
 def _failure(error: Exception) -> dict[str, Any]:
     if isinstance(error, _MISTAKES):
         return {"kind": "mistake", "reason": redact(str(error)).rstrip(".")[:500]}
-    known = isinstance(error, (*_TRANSIENT, AnalysisFault, RepositoryError, ForbiddenWriteError))
+    known = isinstance(
+        error,
+        (UnreachableError, LimitedError, BenchError, AnalysisFault, RepositoryError, ForbiddenWriteError),
+    )
     # an error that was recorded before a crash comes back with its name, not its type
     name = getattr(error, "name", type(error).__name__)
     reason = redact(str(error))[:500] if known else f"{name} in the service"
@@ -158,6 +192,9 @@ async def understand(request_id: str, attempt: int) -> None:
             )
             return
         await _step("show the profile", attempt, understand_steps.show, request_id)
+        await _step(
+            "compile the schedules", attempt, understand_steps.compile_schedules, request_id, preemptible=True
+        )
 
     await _guarded(Stage.understand, request_id, attempt, stage())
 
@@ -178,7 +215,11 @@ async def act(request_id: str, attempt: int) -> None:
 
 @DBOS.workflow(name="verify", max_recovery_attempts=MAX_RECOVERY_ATTEMPTS)
 async def verify(request_id: str, attempt: int) -> None:
-    """Every gate, and repair while something is known to try."""
+    """Every gate, and repair while something is known to try.
+
+    Ends without handing over when runners elsewhere still have to answer. The next pass, another workflow of the same
+    attempt, finds done what is done: nothing waits for runners inside a workflow.
+    """
 
     async def gate(which: Gate) -> str:
         return await _step(
@@ -195,17 +236,22 @@ async def verify(request_id: str, attempt: int) -> None:
         return True
 
     async def stage() -> None:
-        await _step("show the start", attempt, verify_steps.begin, request_id)
-        for round_ in range(1, REPAIR_ROUNDS + 2):
+        done = await _step("show the start", attempt, verify_steps.begin, request_id) or 0
+        for round_ in range(done + 1, REPAIR_ROUNDS + 2):
             conclusions = {Gate.style: await gate(Gate.style)}
+            if verify_steps.waits(conclusions):
+                return
             if verify_steps.blocks(conclusions) and await repaired(round_):
                 continue
             # started in this order, so that a replay finds the same step numbers
             correctness, compiled = await asyncio.gather(gate(Gate.correctness), gate(Gate.compile))
             conclusions |= {Gate.correctness: correctness, Gate.compile: compiled}
+            if verify_steps.waits(conclusions):
+                return
             if verify_steps.blocks(conclusions) and await repaired(round_):
                 continue
-            await gate(Gate.benchmark)
+            if verify_steps.waits({Gate.benchmark: await gate(Gate.benchmark)}):
+                return
             break
         await _step("hand over", attempt, verify_steps.finish, request_id, last=True)
 
@@ -215,7 +261,20 @@ async def verify(request_id: str, attempt: int) -> None:
 _WORKFLOWS = {Stage.understand: understand, Stage.act: act, Stage.verify: verify}
 
 
-async def start(stage: Stage, request_id: str, attempt: int) -> None:
+async def start(stage: Stage, request_id: str, attempt: int, pass_: int = 0) -> None:
     """Start a stage once: starting the same attempt again finds the one that runs, or ran."""
-    with SetWorkflowID(workflow_id(request_id, stage, attempt)):
+    with SetWorkflowID(workflow_id(request_id, stage, attempt, pass_)):
         await DBOS.start_workflow_async(_WORKFLOWS[stage], request_id, attempt)
+
+
+async def register_queue() -> None:
+    """Say how stages are handed to workers. Safe to repeat, by every process."""
+    await DBOS.register_queue_async(
+        QUEUE, worker_concurrency=STAGES_A_WORKER, polling_interval_sec=QUEUE_POLL_S
+    )
+
+
+async def enqueue(stage: Stage, request_id: str, attempt: int, pass_: int = 0) -> None:
+    """Have a worker start a stage, once."""
+    with SetWorkflowID(workflow_id(request_id, stage, attempt, pass_)):
+        await DBOS.enqueue_workflow_async(QUEUE, _WORKFLOWS[stage], request_id, attempt)

@@ -40,7 +40,8 @@ def split_rows(derivation: Derivation) -> Derivation:
         raise Unsupported(f"{SPLITS} is what the parts of a row are called", needed="another name")
     if derivation.template or derivation.chunks:
         raise Unsupported(
-            "this op's kernels come from a template, which doesn't split rows", needed="no split rows"
+            "this op's kernels come from a template, which doesn't split rows",
+            needed="a request without split rows",
         )
     forward = _split_steps(derivation, derivation.forward_steps, backward=False)
     backward = _split_steps(derivation, derivation.backward_steps, backward=True)

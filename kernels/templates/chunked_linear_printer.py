@@ -65,10 +65,12 @@ class _Text:
                 "if n_rows == 0:",
                 f'{INDENT}Y = torch.full_like(Y, float("nan"))  # the mean of nothing',
             ]
-        result = f"Y.to({self.main}.dtype)" if self.chunks.rounds else "Y"
+        result = f"Y.to({self.main}.dtype, copy=True)" if self.chunks.rounds else "Y.clone()"
         if self.gradients:
             rounded = [INDENT + x for n, d in self.gradients.items() if (x := self._rounded(n, d))]
             lines += ["if has_gradients:", *rounded] if rounded else []
+        # torch 2.11's compiler gives the gradient of what a forward both adds to and returns to the former: zero, silently.
+        lines.append("# a copy: torch.compile loses the gradient of a result that is an intermediate too")
         lines.append(f"return {', '.join([result, *self.gradients.values()])}")
         return _function(f"{self.style.forward_wrapper}({self._parameters()})", lines)
 

@@ -6,6 +6,7 @@ TRITON_INTERPRET. Launches are recorded instead of made: host code runs with rea
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import re
@@ -28,6 +29,7 @@ POINTERS = {
     torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float64: "*fp64", torch.int64: "*i64",
     torch.int32: "*i32", torch.int8: "*i8", torch.uint8: "*u8", torch.bool: "*i1", torch.int16: "*i16",
 }  # fmt: skip
+MAX_THREADS = 1024
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu")
 F64_ARITHMETIC = re.compile(
     r"^\s*(?:@\S+\s+)?(?:add|sub|mul|fma|mad|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp|selp|ex2|lg2)\S*\.f64",
@@ -200,6 +202,17 @@ def compile_one(recorded: Recorded, arch: str) -> dict[str, Any]:
     return result
 
 
+def alternatives(recorded: Recorded, arch: str, num_warps: list[int]) -> list[dict[str, Any]]:
+    """The same launch with other numbers of warps, as far as a block may have so many threads."""
+    results = []
+    for warps in num_warps:
+        if warps != recorded.options.get("num_warps", 4) and warps * target(arch).warp_size <= MAX_THREADS:
+            other = copy.copy(recorded)
+            other.options, other.floats = {**recorded.options, "num_warps": warps}, []
+            results.append(compile_one(other, arch) | {"alternative": True})
+    return results
+
+
 def _cubin_resources(cubin: bytes) -> dict[str, int]:
     tool = Path(str(triton.__file__)).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     file = Path("kernel.cubin")
@@ -340,6 +353,8 @@ def main() -> None:
             compiled["large"] = recorded in large
             report["compiled"].append(compiled)
             print(f"compiled {arch} {compiled['kernel']} {compiled['label']}", flush=True)
+            if not compiled["large"]:
+                report["compiled"] += alternatives(recorded, arch, job["num_warps"])
     Path(result_file).write_text(json.dumps(report))
 
 

@@ -97,12 +97,40 @@ class Verification:
             self.check(name, lambda name=name: getattr(scenarios, name)(task))
         if self.wanted("kernel_calls"):
             self.kernel_calls(task, scenarios)
-        for path in ("class", "instance"):
-            for dtype in ("float32", "bfloat16"):
-                if self.wanted(f"parity/{path}_{dtype}"):
-                    self.check(f"parity/{path}_{dtype}", lambda p=path, d=dtype: scenarios.parity(task, p, d))
+        self.parity(task)
+        if self.wanted("vision_modules"):
+            found = self.tried(lambda: scenarios.vision_modules(task))
+            if found[0] is not None:  # a text model has none, which is nothing to report
+                self.add("vision_modules", *found)
         for name in filter(self.wanted, ("others_untouched", "forward_cases", "revert")):
             self.check(name, lambda name=name: getattr(scenarios, name)(task))
+
+    def parity(self, task: Any) -> None:
+        """Both paths in both dtypes; what fails first on a path is looked for part by part."""
+        import parity
+
+        for path in ("class", "instance"):
+            looked = False
+            for dtype in filter(lambda d, p=path: self.wanted(f"parity/{p}_{d}"), ("float32", "bfloat16")):
+                batches = 1
+                found = self.tried(lambda p=path, d=dtype: parity.parity(task, p, d))
+                if found[0] is False and dtype == "bfloat16":
+                    batches = parity.BATCHES
+                    found = self.tried(lambda p=path, d=dtype: parity.parity(task, p, d, parity.BATCHES))
+                self.add(f"parity/{path}_{dtype}", *found)
+                if found[0] is False and not looked:
+                    looked = True
+                    self.parts(task, path, dtype, batches)
+
+    def parts(self, task: Any, path: str, dtype: str, batches: int) -> None:
+        """Each part of the patch on its own, so that a repair knows which one differs."""
+        import parity
+        from forked import in_fork
+        from parts import parts_of
+
+        for part in in_fork(lambda: parts_of(task, path)).get("value", []):
+            found = self.tried(lambda p=part: parity.alone(task, path, dtype, p, batches))
+            self.add(f"part/{part}", *found)
 
     def wanted(self, name: str) -> bool:
         """Whether the job asks for this scenario: it names them, or it names none and wants all."""
@@ -163,16 +191,19 @@ class Verification:
         )
 
     def check(self, name: str, scenario: Callable[[], Any]) -> bool:
+        found = self.tried(scenario)
+        self.add(name, *found)
+        return bool(found[0])
+
+    def tried(self, scenario: Callable[[], Any]) -> tuple[bool | None, str, str, float]:
+        """(ok, summary, details, seconds) of a scenario in a fork; what it raises is a failure."""
         from forked import in_fork
 
         answer = in_fork(scenario)
         if "error" in answer:
-            last = answer["error"].strip().splitlines()[-1][:300]
-            self.add(name, False, last, answer["error"], answer["seconds"])
-            return False
+            return False, answer["error"].strip().splitlines()[-1][:300], answer["error"], answer["seconds"]
         ok, summary, details = answer["value"]
-        self.add(name, ok, summary, details, answer["seconds"])
-        return bool(ok)
+        return ok, summary, details, answer["seconds"]
 
     def add(self, name: str, ok: bool | None, summary: str, details: str, seconds: float) -> None:
         found = {"name": name, "ok": ok, "summary": summary, "details": details, "seconds": seconds}

@@ -19,10 +19,11 @@ from .structure import (
     norm_uses,
     norms_of,
     sources,
+    towers,
     vision_classes,
     vision_norms_of,
 )
-from .tiny_model import TinyModel, build
+from .tiny_model import TinyModel, bf16_error, build
 
 
 def inspect_model(model: str | None, config: dict[str, Any] | None) -> dict[str, Any]:
@@ -66,6 +67,7 @@ def _facts(resolved: Resolved) -> dict[str, Any]:
         "forward": forward,
         "layers": layer_kinds(tiny),
         "vision": vision_classes(tiny),
+        "vision_towers": towers(tiny),
         "sources": sources(tiny, _functions(tiny, rope)),
         "seconds": seconds,
     })  # fmt: skip
@@ -90,6 +92,9 @@ def _identity(tiny: TinyModel) -> dict[str, Any]:
         "decoder_module": type(tiny.decoder).__module__,
         "decoder_path": tiny.path,
         "layers_attribute": tiny.layers_attribute,
+        "decoder_twins": tiny.twins,
+        "by_auto_class": _by_auto_class(resolved),
+        "bf16_error": bf16_error(tiny),
         "transformers": transformers.__version__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "tiny_config": resolved.given | tiny.arguments,
@@ -101,6 +106,16 @@ def _identity(tiny: TinyModel) -> dict[str, Any]:
         },
         "registered": liger.registered_models(),
     }
+
+
+def _by_auto_class(resolved: Resolved) -> bool:
+    """Whether AutoModelForCausalLM builds the class from its config."""
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM._model_mapping[type(resolved.config)] is resolved.causal_class
+    except (KeyError, AttributeError):
+        return False
 
 
 def _functions(tiny: TinyModel, rope: dict[str, Any]) -> list[Any]:

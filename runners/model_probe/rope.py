@@ -60,15 +60,22 @@ def _far(compared: dict[str, Any]) -> float:
 
 
 def _record(tiny: TinyModel, names: list[str]) -> dict[str, list[Call]]:
-    """Arguments of every call to these functions during one forward pass of the model."""
+    """Arguments of every call to these functions during one forward pass of the model, by the model itself: a function that only
+    another one of them calls is its helper, and what takes the other's place does without it."""
     modeling = tiny.resolved.modeling
     calls: dict[str, list[Call]] = {name: [] for name in names}
     originals = {name: getattr(modeling, name) for name in names}
+    inside: list[str] = []
 
     def recorder(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            calls[name].append((args, kwargs))
-            return originals[name](*args, **kwargs)
+            if not inside:
+                calls[name].append((args, kwargs))
+            inside.append(name)
+            try:
+                return originals[name](*args, **kwargs)
+            finally:
+                inside.pop()
 
         return call
 
@@ -130,6 +137,10 @@ def _compare(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
             if "mrope_section" in call
             else {"error": "the function takes no mrope_section"}
         )
+    # cos and sin of half the head, each for a pair of elements, turn the whole of it
+    whole = result["statements"].get("standard_halves")
+    if whole is not None and whole <= 1e-5:
+        result["partial"], result["rotary_dim"] = False, q.shape[-1]
     # Can it turn only a part of the head? Some models' default config does not, a checkpoint's may.
     if not result["partial"] and cos.shape[-1] >= 4:
         part = cos.shape[-1] // 2
@@ -181,6 +192,13 @@ def _standard(q: Any, k: Any, cos: Any, sin: Any, unsqueeze: int) -> tuple[Any, 
     return q * cos + _halves(q) * sin, k * cos + _halves(k) * sin
 
 
+def _standard_halves(q: Any, k: Any, cos: Any, sin: Any, unsqueeze: int) -> tuple[Any, Any]:
+    """The same with cos and sin given once for both halves (GPT-OSS)."""
+    if 2 * cos.shape[-1] != q.shape[-1]:
+        raise ValueError("cos is not half as wide as the head")
+    return _standard(q, k, torch.cat((cos, cos), -1), torch.cat((sin, sin), -1), unsqueeze)
+
+
 def _partly(statement: Any) -> Any:
     def turned(q: Any, k: Any, cos: Any, sin: Any, unsqueeze: int) -> tuple[Any, Any]:
         part = cos.shape[-1]
@@ -212,6 +230,7 @@ def _regrouped(q: Any, k: Any, cos: Any, sin: Any, unsqueeze: int) -> tuple[Any,
 
 STATEMENTS = {
     "standard": _standard,
+    "standard_halves": _standard_halves,
     "interleaved": _interleaved,
     "interleaved_repeated": _interleaved_given,
     "interleaved_regrouped": _regrouped,

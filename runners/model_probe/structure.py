@@ -43,11 +43,19 @@ def norms_of(tiny: TinyModel) -> dict[str, list[nn.Module]]:
 
 
 def vision_norms_of(tiny: TinyModel) -> tuple[dict[str, list[nn.Module]], dict[str, list[str]]]:
-    """Norms outside the text decoder, by class: their instances, and their places with "*" for an index."""
+    """Norms outside the text decoder, by class: their instances, and their places with "*" for an index.
+
+    Those inside another model's classes (a SigLIP tower) are not among them: no name of this modeling module reaches them.
+    """
     found: dict[str, list[nn.Module]] = {}
     places: dict[str, dict[str, None]] = {}
+    decoders = tuple(f"{path}." for path in (tiny.path, *tiny.twins))
     for path, module in tiny.model.named_modules():
-        if is_norm(module) and tiny.path and not path.startswith(f"{tiny.path}."):
+        own = (
+            type(tiny.model.get_submodule(path.rpartition(".")[0])).__module__
+            == tiny.resolved.modeling.__name__
+        )
+        if is_norm(module) and own and tiny.path and not path.startswith(decoders):
             found.setdefault(type(module).__name__, []).append(module)
             places.setdefault(type(module).__name__, {})[re.sub(r"\.\d+(?=\.|$)", ".*", path)] = None
     return found, {name: list(paths) for name, paths in places.items()}
@@ -106,9 +114,12 @@ def _feed_forward(path: str, module: nn.Module) -> dict[str, Any] | None:
 def norm_uses(tiny: TinyModel) -> list[dict[str, Any]]:
     """Where norms hang: {"owner", "attribute", "norm", "optional"}; attributes of layers are relative to the layer."""
     uses: list[dict[str, Any]] = []
-    for name, child in tiny.decoder.named_children():
-        if is_norm(child):
-            uses.append({"owner": "base", "attribute": name, "norm": type(child).__name__, "optional": False})
+    for path, module in tiny.decoder.named_modules():
+        # what hangs in a list has no attribute of its own to be reached by
+        if is_norm(module) and not any(part.isdigit() for part in path.split(".")):
+            uses.append(
+                {"owner": "base", "attribute": path, "norm": type(module).__name__, "optional": False}
+            )
     counted: dict[tuple[str, str], int] = {}
     for layer in tiny.layers:
         for path, module in layer.named_modules():
@@ -142,6 +153,22 @@ def layer_kinds(tiny: TinyModel) -> list[dict[str, Any]]:
         }
         for layer in tiny.layers
     ]
+
+
+def towers(tiny: TinyModel) -> list[str]:
+    """Vision or audio parts that are another model's: "SiglipVisionModel of siglip"."""
+    found: dict[str, None] = {}
+    for path, module in tiny.model.named_modules():
+        folder = type(module).__module__.removeprefix("transformers.models.").split(".", maxsplit=1)[0]
+        origin = type(module).__module__
+        foreign = origin.startswith("transformers.models.") and origin != tiny.resolved.modeling.__name__
+        if (
+            foreign
+            and any(word in path.lower() for word in NOT_TEXT)
+            and not any(f" of {folder}" in one for one in found)
+        ):
+            found.setdefault(f"{type(module).__name__} of {folder}", None)
+    return list(found)
 
 
 def vision_classes(tiny: TinyModel) -> list[str]:

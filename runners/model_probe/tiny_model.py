@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ class TinyModel:
 
     calls: class name -> (positional, keyword) arguments of its constructions, one of each form · dropouts: class name -> attribute
     -> rate, before all were switched off · path: where the text
-    decoder hangs in the model ("model", "model.language_model") · layers_attribute: name of its list of layers.
+    decoder hangs in the model ("model", "model.language_model") · layers_attribute: name of its list of layers · twins: paths of
+    further decoders of the same class, with layers of the same classes (HRM has two).
     """
 
     resolved: Resolved
@@ -37,6 +39,7 @@ class TinyModel:
     decoder: nn.Module = field(default_factory=nn.Module)
     path: str = ""
     layers_attribute: str = ""
+    twins: list[str] = field(default_factory=list)
 
     @property
     def layers(self) -> list[nn.Module]:
@@ -85,6 +88,17 @@ def build(resolved: Resolved) -> TinyModel:
         raise Refused("not_tiny", f"it doesn't run: {_words(error)}") from error
     tiny.model.zero_grad(set_to_none=True)
     return tiny
+
+
+def bf16_error(tiny: TinyModel) -> str | None:
+    """Why the model doesn't run when it is cast as a whole, as convergence tests do: a router that computes in float32, say."""
+    cast = copy.deepcopy(tiny.model).to(torch.bfloat16)
+    try:
+        with torch.no_grad():
+            cast(input_ids=tiny.inputs()["input_ids"], use_cache=False)
+    except Exception as error:  # noqa: BLE001 - the model's own code: what it raises is the finding
+        return _words(error)
+    return None
 
 
 @contextlib.contextmanager
@@ -171,3 +185,9 @@ def _find_decoder(tiny: TinyModel) -> None:
         raise Refused("no_layers", tiny.resolved.model_type)
     _, owner, attribute = min(found, key=lambda item: (item[0], item[1].count(".")))
     tiny.decoder, tiny.path, tiny.layers_attribute = tiny.model.get_submodule(owner), owner, attribute
+    kinds = {type(layer) for layer in tiny.layers}
+    for _, other, name in found:
+        twin = tiny.model.get_submodule(other)
+        alike = other != owner and name == attribute and type(twin) is type(tiny.decoder)
+        if alike and {type(layer) for layer in getattr(twin, name)} == kinds:
+            tiny.twins.append(other)

@@ -305,6 +305,21 @@ def test_the_service_logged_no_secret(here: Scene):
     assert "ghs_" not in log
 
 
+@pytest.mark.slow
+def test_the_compiled_schedules_are_added_to_the_same_profile(tmp_path: Path):
+    with scene(tmp_path, liger_checkout(tmp_path / "files"), COMPILE_SCHEDULES="true") as here:
+        issue = here.open_issue()
+        here.comment(issue, "/liger dev relu2")
+        shown = here.wait_for_comment(issue, WAITING)
+        assert "Every schedule considered" not in shown["body"], "the profile doesn't wait for the compiler"
+        extended = here.wait_for_comment(issue, "Every schedule considered", 120)
+        assert extended["id"] == shown["id"]
+        assert profile_hash(extended["body"]) == profile_hash(shown["body"])
+        assert all(arch in extended["body"] for arch in ("sm_80", "sm_90", "sm_100", "gfx942"))
+        here.react(shown["id"])
+        here.wait_for_comment(issue, "Approved by maintainer")
+
+
 def test_a_repository_that_is_not_a_kernel_library_is_told_so(tmp_path: Path):
     files = tmp_path / "files"
     files.mkdir()

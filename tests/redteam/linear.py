@@ -45,7 +45,8 @@ def linear_loss_forward(X, weight, target):
         dW += dlogits.t() @ X[rows]
     if n_rows == 0:
         Y = torch.full_like(Y, float("nan"))
-    return Y, dX, dW.to(weight.dtype)
+    # a copy: torch 2.11's compiler loses the gradient of a result that is an intermediate too
+    return Y.clone(), dX, dW.to(weight.dtype)
 
 
 class LinearLossFunction(torch.autograd.Function):

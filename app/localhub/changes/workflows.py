@@ -1,16 +1,15 @@
-"""Workflow runs: dispatched, moved on by whoever plays the runner, cancelled."""
+"""Workflow runs: dispatched, moved on by their jobs or by whoever plays the runner, cancelled."""
 
 import hashlib
-import re
 from typing import Any
 
 import yaml
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
-from app.localhub import events
-from app.localhub.clock import stamp, stamp_in
+from app.localhub.changes import jobs, runs
+from app.localhub.clock import stamp_in
 from app.localhub.errors import ApiError
-from app.localhub.payloads import workflows as payloads
+from app.localhub.expressions import text_of
 from app.localhub.tables import Artifact, Repository, WorkflowRun
 from app.localhub.transaction import Transaction
 
@@ -71,11 +70,7 @@ def _inputs(workflow: dict[str, Any], given: dict[str, Any], limit: int) -> dict
 
 def _title(workflow: dict[str, Any], name: str, inputs: dict[str, str]) -> str:
     template = str(workflow.get("run-name") or name)
-    return re.sub(
-        r"\$\{\{\s*(?:github\.event\.)?inputs\.([\w-]+)\s*\}\}",
-        lambda match: inputs.get(match[1], ""),
-        template,
-    )
+    return text_of(template.replace("github.event.inputs.", "inputs."), {"inputs": inputs})
 
 
 def dispatch(
@@ -118,26 +113,14 @@ def dispatch(
     )
     tx.session.add(run)
     tx.session.flush()
-    send(tx, run, "requested")
+    runs.send(tx, run, "requested")
+    jobs.queue_jobs(tx, run, workflow)
     return run
 
 
-def send(tx: Transaction, run: WorkflowRun, action: str) -> None:
-    """Send `workflow_run` with that action."""
-    body = {
-        "workflow": payloads.workflow(tx, run.repository, run.path, run.name),
-        "workflow_run": payloads.workflow_run(tx, run),
-    }
-    events.emit(tx, "workflow_run", action, run.repository, body, sender=run.actor)
-
-
-def advance(tx: Transaction, run: WorkflowRun, status: str, conclusion: str | None = None) -> None:
-    """Move a run on: `in_progress`, or `completed` with a conclusion."""
-    run.status, run.conclusion = status, conclusion
-    run.updated_at = stamp()
-    tx.session.flush()
-    if status in ("in_progress", "completed"):
-        send(tx, run, status)
+def expire_artifacts(tx: Transaction) -> None:
+    """Make every artifact look older than its retention."""
+    tx.session.execute(update(Artifact).values(expires_at=stamp_in(-1)))
 
 
 def add_artifact(tx: Transaction, run: WorkflowRun, name: str, data: bytes) -> Artifact:

@@ -7,11 +7,11 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 
 from app.localhub.errors import ApiError
-from app.localhub.pages import checks, issues, pulls, repositories
+from app.localhub.pages import checks, issues, new_app, pulls, repositories
 from app.localhub.pages.viewer import page_transaction, render, viewer_of
 
 router = APIRouter(include_in_schema=False)
-for part in (issues.router, checks.router, pulls.router, repositories.router):
+for part in (new_app.router, issues.router, checks.router, pulls.router, repositories.router):
     router.include_router(part)
 
 

@@ -10,7 +10,7 @@ from app.localhub.payloads.accounts import user
 from app.localhub.payloads.git_data import simple_commit
 from app.localhub.payloads.pulls import minimal_pulls
 from app.localhub.payloads.repositories import api_path, minimal
-from app.localhub.tables import Artifact, Repository, WorkflowRun
+from app.localhub.tables import Artifact, Repository, WorkflowJob, WorkflowRun
 from app.localhub.transaction import Transaction
 
 
@@ -78,6 +78,49 @@ def workflow_run(tx: Transaction, run: WorkflowRun) -> dict[str, Any]:
         "head_commit": simple_commit(record) if record else None,
         "repository": minimal(tx, repository),
         "head_repository": minimal(tx, repository),
+    }
+
+
+def workflow_job(tx: Transaction, row: WorkflowJob) -> dict[str, Any]:
+    """`job`."""
+    run = row.run
+    repository = run.repository
+    api = tx.links.api(f"{api_path(repository)}/actions")
+    return {
+        "id": row.id,
+        "run_id": run.id,
+        "run_url": f"{api}/runs/{run.id}",
+        "run_attempt": 1,
+        "node_id": node_id("check_run", row.id),
+        "head_sha": run.head_sha,
+        "head_branch": run.head_branch,
+        "workflow_name": run.name,
+        "url": f"{api}/jobs/{row.id}",
+        "html_url": tx.links.page(f"{repository.full_name}/actions/runs/{run.id}/job/{row.id}"),
+        "status": row.status,
+        "conclusion": row.conclusion,
+        "created_at": row.created_at,
+        # a queued job has a start time of its own on GitHub, too
+        "started_at": row.started_at or row.created_at,
+        "completed_at": row.completed_at,
+        "name": row.name,
+        "steps": [
+            {
+                "name": str(step.get("name", "")),
+                "status": "completed" if step.get("conclusion") else "in_progress",
+                "conclusion": step.get("conclusion"),
+                "number": number,
+                "started_at": row.started_at,
+                "completed_at": row.completed_at,
+            }
+            for number, step in enumerate(row.steps, 1)
+        ],
+        "check_run_url": tx.links.api(f"{api_path(repository)}/check-runs/{row.id}"),
+        "labels": [str(label) for label in row.labels],
+        "runner_id": 1 if row.runner_name else None,
+        "runner_name": row.runner_name,
+        "runner_group_id": 1 if row.runner_name else None,
+        "runner_group_name": "Default" if row.runner_name else None,
     }
 
 

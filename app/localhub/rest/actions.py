@@ -7,12 +7,13 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from pydantic import BaseModel
 from sqlalchemy import select
 
+from app.localhub.changes import jobs
 from app.localhub.changes import workflows as changes
 from app.localhub.clock import stamp
 from app.localhub.errors import ApiError, not_found
 from app.localhub.payloads import workflows as payloads
 from app.localhub.rest.dependencies import Paged, Read, Write
-from app.localhub.tables import Artifact, Repository, WorkflowRun
+from app.localhub.tables import Artifact, Repository, WorkflowJob, WorkflowRun
 from app.localhub.transaction import Transaction
 
 router = APIRouter(prefix="/repos/{owner}/{repo}/actions")
@@ -155,8 +156,23 @@ def cancel_run(tx: Write, owner: str, repo: str, run_id: int) -> dict[str, Any]:
     run = _run(tx, tx.repository(owner, repo, "actions", write=True, role="write"), run_id)
     if run.status == "completed":
         raise ApiError(409, "Cannot cancel a workflow run that is completed.")
-    changes.advance(tx, run, "completed", "cancelled")
+    jobs.end_run(tx, run, "cancelled")
     return {}
+
+
+@router.get("/runs/{run_id}/jobs")
+def list_run_jobs(tx: Read, owner: str, repo: str, *, run_id: int, page: Paged) -> JSONResponse:
+    run = _run(tx, tx.repository(owner, repo, "actions"), run_id)
+    return page.of(jobs.jobs_of(tx, run), lambda row: payloads.workflow_job(tx, row), key="jobs")
+
+
+@router.get("/jobs/{job_id}")
+def get_job(tx: Read, owner: str, repo: str, job_id: int) -> dict[str, Any]:
+    repository = tx.repository(owner, repo, "actions")
+    row = tx.session.get(WorkflowJob, job_id)
+    if row is None or row.run.repository_id != repository.id:
+        raise not_found()
+    return payloads.workflow_job(tx, row)
 
 
 @router.get("/runs/{run_id}/artifacts")

@@ -124,7 +124,11 @@ def _guard_workflows(tx: Transaction, repository: Repository, sha: str) -> None:
     known = tx.git.ref(repository.id, f"refs/heads/{repository.default_branch}")
     if known is None:
         return
-    start = tx.git.merge_base(repository.id, known, sha) or known
+    start = tx.git.merge_base(repository.id, known, sha)
+    if start is None:  # a history of its own, as of pages or pictures: it may not bring workflows
+        if tx.git.entry(repository.id, sha, ".github/workflows") is not None:
+            raise ApiError(403, "Resource not accessible by integration")
+        return
     touched = [
         change.path
         for change in tx.git.changes(repository.id, start, sha)

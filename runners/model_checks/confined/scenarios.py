@@ -14,19 +14,16 @@ from typing import Any
 
 import torch
 from tiny_runs import (
-    BF16_SLACK,
     FP32_TOLERANCE,
-    NEGLIGIBLE,
     Task,
     counted_kernels,
     distance,
-    evaluate,
     kernel_counts,
     perturbed_state,
-    train_step,
 )
 
 Finding = tuple[bool | None, str, str]
+NOT_TEXT = ("vision", "visual", "audio", "image")
 
 
 def imports(names: list[str]) -> Finding:
@@ -79,65 +76,6 @@ def signature(task: Task) -> Finding:
     return not problems, "; ".join(problems) or f"a superset of {len(wanted)} parameters", ""
 
 
-def parity(task: Task, path: str, dtype_name: str) -> Finding:
-    """L#370, #305: a wrong casting mode, offset or in-place backward diverges silently; gemma2 did."""
-    dtype = getattr(torch, dtype_name)
-    state, batch = perturbed_state(task), task.batch()
-    plain = {k: v for k, v in batch.items() if k != "labels"}
-    exact_model = task.model(torch.float32, state)
-    exact, exact_logits = train_step(exact_model, batch), evaluate(exact_model, plain).logits
-    same_model = exact_model if dtype is torch.float32 else task.model(dtype, state)
-    theirs = exact if dtype is torch.float32 else train_step(same_model, batch)
-    their_logits = exact_logits if dtype is torch.float32 else evaluate(same_model, plain).logits
-    if path == "class":
-        task.apply()
-        model = task.model(dtype, state)
-    else:
-        model = task.model(dtype, state)
-        task.apply(model=model)
-    ours = train_step(model, batch)
-    logits = evaluate(model, plain).logits
-    if ours["logits"] is not None:
-        return False, "training with labels materialized the logits, so the fused loss did not run", ""
-    rows = [
-        ("loss", abs(ours["loss"] - exact["loss"]) / abs(exact["loss"]), _off(theirs["loss"], exact["loss"]))
-    ]
-    rows.append(("logits", distance(logits, exact_logits), distance(their_logits, exact_logits)))
-    missing = sorted(set(exact["gradients"]) ^ set(ours["gradients"]))
-    largest = max((float(g.abs().max()) for g in exact["gradients"].values() if g.numel()), default=0.0)
-    for name, wanted in exact["gradients"].items():
-        if name in ours["gradients"]:
-            mine, other = (
-                distance(side["gradients"][name], wanted, NEGLIGIBLE * largest) for side in (ours, theirs)
-            )
-            rows.append((name, mine, other))
-    slack, factor = (FP32_TOLERANCE, 0.0) if dtype is torch.float32 else (BF16_SLACK, 2.0)
-    # judged by HuggingFace's own rounding in this dtype: no tolerance is right for every depth and width
-    far = [(n, ours_, theirs_) for n, ours_, theirs_ in rows if not ours_ <= slack + factor * theirs_]
-    worst = max(rows, key=lambda row: row[1])
-    details = "\n".join(
-        f"{n}: liger {a:.3g}, huggingface {b:.3g}" for n, a, b in sorted(rows, key=lambda r: -r[1])[:30]
-    )
-    if missing:
-        return False, f"gradients of one side only: {', '.join(missing[:5])}", details
-    if far:
-        n, a, b = max(far, key=lambda row: row[1])
-        return (
-            False,
-            f"{len(far)} of {len(rows)} differ; worst {n}: {a:.3g} from fp32, HuggingFace {b:.3g}",
-            details,
-        )
-    return (
-        True,
-        f"loss, logits and {len(rows) - 2} gradients; worst {worst[0]} {worst[1]:.2g} from fp32",
-        details,
-    )
-
-
-def _off(found: float, wanted: float) -> float:
-    return abs(found - wanted) / abs(wanted)
-
-
 def counts(task: Task, path: str, flags: dict[str, bool]) -> dict[str, int]:
     """Kernel calls of one training forward after patching with `flags`."""
     if path == "class":
@@ -172,13 +110,40 @@ def others_untouched(task: Task) -> Finding:
     )
 
 
+def vision_modules(task: Task) -> Finding:
+    """L#763: what a text batch doesn't reach can't be counted, so the modules themselves are compared on both paths."""
+    by_instance = task.model()
+    names = [
+        name for name, _ in by_instance.named_modules() if any(word in name.lower() for word in NOT_TEXT)
+    ]
+    if not names:
+        return None, "the model has no vision or audio part", ""
+    task.apply(model=by_instance)
+    reached = {name for name in names if _patched(by_instance.get_submodule(name), task.package)}
+    task.apply()
+    by_class = task.model()
+    wanted = {name for name in names if _patched(by_class.get_submodule(name), task.package)}
+    apart = [
+        f"{name}: {'class' if name in wanted else 'instance'} path only" for name in sorted(reached ^ wanted)
+    ]
+    if apart:
+        return False, f"{len(apart)} modules of the vision part differ: {apart[0]}", "\n".join(apart)
+    return True, f"class and instance path reach the same {len(wanted)} modules of the vision part", ""
+
+
+def _patched(module: Any, package: str) -> bool:
+    """Whether its forward is the package's, by its class or bound to the instance."""
+    forward = getattr(module.forward, "__func__", module.forward)
+    return str(getattr(forward, "__module__", "")).startswith(f"{package}.")
+
+
 def forward_cases(task: Task) -> Finding:
     """L#678, #974, #930, #1181: labels, shift_labels, logits_to_keep and extra arguments in every combination."""
     state, batch = perturbed_state(task), task.batch()
     theirs = task.model(torch.float32, state)
     ours = task.model(torch.float32, state)
     task.apply(
-        model=ours, **dict.fromkeys(_parameters(task) - {"model", "fused_linear_cross_entropy"}, False)
+        model=ours, **dict.fromkeys(task.parameters() - {"model", "fused_linear_cross_entropy"}, False)
     )
     labels = batch.pop("labels")
     shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:].contiguous()
@@ -256,14 +221,6 @@ def _extras(theirs: Any, ours: Any, batch: Any) -> list[str]:
         if not isinstance(pair, tuple):
             problems.append("return_dict=False: not a tuple")
     return problems
-
-
-def _parameters(task: Task) -> set[str]:
-    return {
-        name
-        for name, parameter in inspect.signature(task.apply).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
 
 
 def revert(task: Task) -> Finding:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import importlib
+import inspect
+import itertools
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -52,6 +55,14 @@ class Task:
     def lce_forward(self) -> Any:
         return importlib.import_module(f"{self.package}.transformers.model.{self.model_type}").lce_forward
 
+    def parameters(self) -> set[str]:
+        """Names of the patch function's parameters, without its **kwargs."""
+        return {
+            name
+            for name, parameter in inspect.signature(self.apply).parameters.items()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+
     def config(self) -> Any:
         """The tiny configuration, without anything random in the forward: two runs must agree."""
         config = self.config_class(**self.tiny)
@@ -67,15 +78,31 @@ class Task:
         model = self.model_class(self.config())
         if state is not None:
             model.load_state_dict(state, strict=True)
-        return model.to(dtype).train()
+        return in_dtype(model, dtype).train()
 
-    def batch(self) -> dict[str, torch.Tensor]:
-        generator = torch.Generator().manual_seed(1)
+    def batch(self, seed: int = 1) -> dict[str, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
         vocabulary = self.config().get_text_config().vocab_size
         tokens = torch.randint(3, vocabulary, (BATCH, LENGTH), generator=generator)
         labels = tokens.clone()
         labels[0, :2] = -100
         return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+
+
+def in_dtype(model: Any, dtype: torch.dtype) -> Any:
+    """The model as from_pretrained loads it in `dtype`: what its class keeps in float32 (routers) stays there."""
+    kept: dict[str, torch.Tensor] = {}
+    names = getattr(model, "_keep_in_fp32_modules_strict", None)
+    if names and dtype in (torch.float16, torch.bfloat16):
+        pattern = re.compile("|".join(rf"(?:^|\.){name}(?:\.|$)" for name in sorted(names)))
+        for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+            if pattern.search(name) and tensor.is_floating_point():
+                kept[name] = tensor.detach().clone()
+    model = model.to(dtype)
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if name in kept:
+            tensor.data = kept[name]
+    return model
 
 
 def perturbed_state(task: Task) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,14 +53,15 @@ class Place:
             ).raise_for_status()
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    files = tmp_path / "files"
+@contextmanager
+def made_place(folder: Path) -> Iterator[Place]:
+    """A place in a folder of its own."""
+    files = folder / "files"
     (files / "src").mkdir(parents=True)
     (files / "README.md").write_text("# Kernels\n")
     (files / "src" / "ops.py").write_text("one = 1\n")
     (files / "link").symlink_to("README.md")
-    hub = LocalHub(tmp_path / "hub")
+    hub = LocalHub(folder / "hub")
     with hub.serve() as served:
         tokens = {login: hub.create_user(login) for login in ("maintainer", "stranger", "reader")}
         hub.create_repository("acme", "kernels", files)
@@ -68,6 +70,12 @@ def place(tmp_path: Path) -> Iterator[Place]:
         app = hub.register_app("liger-bot", "acme", webhook_secret="s3cret")
         installation = hub.install_app("liger-bot", "acme", ["kernels"])
         yield Place(hub, served, app, installation, tokens)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with made_place(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

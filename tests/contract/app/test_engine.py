@@ -132,6 +132,6 @@ async def test_what_a_dead_process_left_is_taken_up(
         await asyncio.sleep(0.2)
     assert status is not None
     assert (status.status, status.executor_id) == ("SUCCESS", "two")
-    await engine.sweep()
+    await engine.rescue()
     assert here.store.executor("one") is None
     await engine.stop()

@@ -38,6 +38,9 @@ class NotingEngine:
     async def start_stage(self, stage: Stage, request_id: str, attempt: int) -> None:
         self.started.append((stage, request_id, attempt))
 
+    async def go_on(self, request_id: str) -> bool:
+        return True
+
     async def cancel(self, request: Request) -> None:
         self.cancelled.append(request.id)
 

@@ -164,7 +164,7 @@ def write_source(folder: Path) -> Path:
         "    inputs:\n"
         "      nonce: {required: true}\n"
         "      sha: {default: main}\n"
-        "jobs: {}\n"
+        "jobs: {verify: {runs-on: [self-hosted, h100], steps: [{run: 'true'}]}}\n"
     )
     return folder
 

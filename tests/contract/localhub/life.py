@@ -51,8 +51,10 @@ def live_a_whole_life(world: World, folder: Path, maintainer: GitHub[Any], bot: 
         OWNER, REPO, "verify.yml", ref="main", inputs={"nonce": "n"}
     )
     started = bot.rest.actions.list_workflow_runs(OWNER, REPO, "verify.yml").parsed_data.workflow_runs[0]
-    world.hub.advance_run(started.id, "in_progress")
-    world.hub.advance_run(started.id, "completed", "success")
+    taken = world.hub.take_job("box", ["self-hosted", "h100"])
+    assert taken is not None
+    assert taken.run_id == started.id
+    world.hub.end_job(taken.id, "success")
     world.hub.suspend(world.installation_id)
     world.hub.suspend(world.installation_id, suspended=False)
     world.hub.create_repository(OWNER, "second")

@@ -268,6 +268,8 @@ def _visit_the_rest(world: World, app: GitHub[Any], bot: GitHub[Any], owner: Git
     run_id = started["workflow_run_id"]
     artifact = world.hub.add_artifact(run_id, "report", b"PK")
     bot_ask("GET", f"{repo}/actions/runs/{run_id}")
+    job = bot_ask("GET", f"{repo}/actions/runs/{run_id}/jobs")["jobs"][0]["id"]
+    bot_ask("GET", f"{repo}/actions/jobs/{job}")
     bot_ask("GET", f"{repo}/actions/runs/{run_id}/artifacts")
     bot_ask("GET", f"{repo}/actions/artifacts/{artifact}")
     bot_ask("GET", f"{repo}/actions/artifacts/{artifact}/zip")
@@ -291,11 +293,28 @@ def _visit_the_rest(world: World, app: GitHub[Any], bot: GitHub[Any], owner: Git
         f"/app/installations/{world.installation_id}/access_tokens",
         {"repositories": [REPO], "permissions": {"issues": "read"}},
     )
+    world.hub.put_in_team(OWNER, "kernel-team", "maintainer")
+    world.hub.add_runner(f"{OWNER}/{REPO}", "box", ["self-hosted", "h100"])
+    owner_ask("GET", f"/orgs/{OWNER}/teams/kernel-team/memberships/maintainer")
+    owner_ask("POST", f"/app-manifests/{_agreed(world)}/conversions")
     delivery = _ask(app, "GET", "/app/hook/deliveries")[0]["id"]
     _ask(app, "GET", f"/app/hook/deliveries/{delivery}")
     _ask(app, "POST", f"/app/hook/deliveries/{delivery}/attempts")
     world.hub.set_collaborator(f"{OWNER}/{REPO}", "maintainer", "admin")
+    owner_ask("GET", f"{repo}/actions/runners")
     owner_ask("PUT", f"{repo}/collaborators/stranger", {"permission": "pull"})
+
+
+def _agreed(world: World) -> str:
+    """The code of an App manifest that a person agreed to on the hub's page."""
+    manifest = {"name": "another bot", "url": "http://bot.test", "redirect_url": "http://127.0.0.1:1/back"}
+    with httpx.Client(base_url=world.served.url, follow_redirects=True) as browser:
+        for path, fields in (("/_viewer", {"login": "maintainer"}), ("/_apps/create", {})):
+            token = re.search(r'name="form_token" value="([^"]+)"', browser.get("/").text)
+            assert token is not None
+            form = {"form_token": token[1], "manifest": json.dumps(manifest), **fields}
+            reply = browser.post(path, data=form, follow_redirects=path == "/_viewer")
+    return reply.headers["location"].partition("code=")[2]
 
 
 def _unvisited(replies: list[tuple[str, str, int, bytes]]) -> set[tuple[str, str]]:

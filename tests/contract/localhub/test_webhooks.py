@@ -46,6 +46,7 @@ def test_a_whole_life_gives_events_that_githubkit_parses(world: World, tmp_path:
         *(("check_run", action) for action in ("created", "completed", "rerequested")),
         ("push", None),
         *(("workflow_run", action) for action in ("requested", "in_progress", "completed")),
+        *(("workflow_job", action) for action in ("queued", "in_progress", "completed")),
     }
     deleted = [item for item in world.ear.of("push") if item.body["deleted"]]
     assert [item.body["ref"] for item in deleted] == ["refs/heads/liger-bot/a"]

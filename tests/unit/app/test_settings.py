@@ -87,3 +87,11 @@ def test_a_github_on_this_machine_is_asked_more_often(complete: pytest.MonkeyPat
 
 def test_a_runner_inherits_no_setting(complete: pytest.MonkeyPatch):
     assert not any(name.startswith("LIGER_BOT_") for name in child_environment())
+
+
+def test_workers_need_a_database_that_can_be_shared(complete: pytest.MonkeyPatch):
+    complete.setenv("LIGER_BOT_STAGES", "workers")
+    with pytest.raises(ValidationError, match="LIGER_BOT_DATABASE_URL"):
+        Settings()
+    complete.setenv("LIGER_BOT_DATABASE_URL", "postgresql+psycopg://database/liger-bot")
+    assert Settings().stages == "workers"

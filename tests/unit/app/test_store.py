@@ -163,7 +163,10 @@ def test_times_come_back_with_their_zone(store: Store):
 
 def test_an_executor_without_a_heartbeat_is_silent(store: Store):
     store.heartbeat("one", "host:1")
-    assert store.silent_executors(60) == []
-    assert store.silent_executors(-1) == ["one"]
+    assert [one.id for one in store.executors()] == ["one"]
+    store.forget_silent_executors(60)
+    assert store.executor("one") is not None
+    store.forget_silent_executors(-1)
+    assert store.executors() == []
     store.forget_executor("one")
     assert store.executor("one") is None

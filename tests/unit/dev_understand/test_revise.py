@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from inline_snapshot import snapshot
 
+from agents.dev.analysis import derivation_of
 from agents.dev.refused import Refused
 from agents.dev.revisable import keys
 from agents.dev.revise import revise
@@ -98,6 +99,37 @@ async def test_a_vector_becomes_a_full_tensor(profile):
 
 async def test_a_tensor_without_gradient_has_no_gradient_formula(profile):
     assert sorted((await revised(profile, weight__needs_grad="false")).gradient_formulas) == ["x"]
+
+
+async def test_rows_are_split_over_programs_as_asked():
+    softmax = await understand("softmax", None, TREE, TracingBench())
+    assert isinstance(softmax, KernelProfile)
+    assert softmax.rows == "whole"
+
+    split = await revised(softmax, rows="split")
+
+    assert split.rows == "split"
+    assert split.sha256() != softmax.sha256()
+    assert "parts of a row" in split.grid_description
+    _, derivation = derivation_of(split)
+    assert derivation.forward_schedule.name == "split_row"
+    renamed = await revised(split, operation_name="soft_maximum")
+    assert (renamed.rows, renamed.grid_description) == ("split", split.grid_description)
+    back = await revised(split, rows="whole")
+    assert derivation_of(back)[1].forward_schedule.name == "persistent_row"
+
+
+async def test_rows_that_no_kernel_reduces_are_not_laid_out_anew(profile):
+    found = await refused(profile, {"rows": "split"})
+    assert found.reason == "`rows=split` makes no other kernels: this op's rows are laid out so already."
+
+
+async def test_rows_that_can_not_be_split_say_what_is_missing():
+    prefix = await understand("cumsum", None, TREE, TracingBench())
+    assert isinstance(prefix, KernelProfile)
+    found = await refused(prefix, {"rows": "split"})
+    assert "prefix along a row" in found.reason
+    assert "the sum of the parts before it" in (found.needed or "")
 
 
 async def test_changes_add_up_over_several_revisions(profile):
@@ -224,6 +256,7 @@ async def test_the_keys_of_a_profile_are_listed(profile):
             "function_class_name",
             "functional_name",
             "closest_existing_kernel",
+            "rows",
             "tolerances.float32.atol",
             "tolerances.float32.rtol",
             "tolerances.bfloat16.atol",
