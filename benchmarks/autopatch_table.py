@@ -45,6 +45,9 @@ def main() -> int:
         text = between(text, "replays", replays(json.loads(stored.read_text())["models"]))
     if (RESULTS / "new_ground.json").exists():
         text = between(text, "new ground", new_ground(json.loads((RESULTS / "new_ground.json").read_text())))
+    if (RESULTS / "convergence_h200.json").exists():
+        stored_runs = json.loads((RESULTS / "convergence_h200.json").read_text())
+        text = between(text, "convergence", convergence(stored_runs))
     page.write_text(text, encoding="utf-8")
     print(f"{page} written")
     return 0
@@ -58,6 +61,26 @@ def between(text: str, name: str, table: str) -> str:
         return f"{before}{mark or RESULTS_MARK}{after.rstrip()}\n\n{start}\n{table}\n{end}\n"
     before, _, rest = text.partition(start)
     return f"{before}{start}\n{table}\n{end}{rest.partition(end)[2]}"
+
+
+def convergence(stored: dict[str, Any]) -> str:
+    """The target's own convergence tests on a GPU: a model's last line of pytest, or its tests when they were kept."""
+    env = stored["environment"]
+    lines = [
+        "### Convergence on a GPU", "",
+        (f"The target repository's own four mini-model files and the instance test, whole, on one {env['gpu']} (driver {env['driver']}, torch {env['torch']}, "
+        f"triton {env['triton']}, transformers {env['transformers']}), for patches of models that it does not support: "
+        f"`python -m benchmarks.autopatch_convergence`. {stored.get('note', '')}"), "",
+        "| model | tests |", "|---|---|",
+    ]  # fmt: skip
+    for model, found in sorted(stored["models"].items()):
+        if isinstance(found, str):
+            lines.append(f"| {model} | {_cell(found)} |")
+            continue
+        passed = sum(test["outcome"] == "passed" for test in found)
+        failed = "; ".join(f"{t['test']}: {t['message'][:120]}" for t in found if t["outcome"] == "failed")
+        lines.append(f"| {model} | {passed} of {len(found)} passed{' ' + _cell(failed) if failed else ''} |")
+    return "\n".join(lines)
 
 
 def replays(records: dict[str, dict[str, Any]]) -> str:
