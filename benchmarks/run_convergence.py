@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -51,7 +52,10 @@ def run_model(model: str, folder: Path, base: Path, out: Path, ends: float) -> s
     (out / "logs").mkdir(parents=True, exist_ok=True)
     (out / "logs" / f"{model}.log").write_text(text[-20000:])
     (out / "models").mkdir(parents=True, exist_ok=True)
-    (out / "models" / f"{model}.json").write_text(json.dumps(read(report) if report.exists() else []))
+    # -k also takes models whose names begin with this one's
+    own = re.compile(rf"mini_{re.escape(model)}(?![a-z0-9_])|_for_{re.escape(model)}$")
+    tests = [test for test in (read(report) if report.exists() else []) if own.search(test["test"])]
+    (out / "models" / f"{model}.json").write_text(json.dumps(tests))
     return text.strip().splitlines()[-1] if text.strip() else "no output"
 
 
