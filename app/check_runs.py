@@ -44,10 +44,20 @@ async def cancel_checks(ports: Ports, request_id: str, why: str = "The request w
     for job in ports.store.jobs(request_id):
         if job.state != "running":
             continue
-        ports.store.update_job(
-            job.id, state="cancelled", conclusion="cancelled", title="cancelled", finished_at=now()
-        )
-        if job.check_run_id is not None:
-            name = check_name(Gate(job.gate))
-            check = Check(name, job.id, "cancelled", why, conclusion="cancelled")
-            await repository.put_check(job.head_sha, check, job.check_run_id)
+        async with ports.outbox.making(check_write(job.id)):
+            # read again: it may have got its check run, or its conclusion, a moment ago
+            known = ports.store.job(job.id)
+            if known is None or known.state != "running":
+                continue
+            ports.store.update_job(
+                job.id, state="cancelled", conclusion="cancelled", title="cancelled", finished_at=now()
+            )
+            if known.check_run_id is not None:
+                name = check_name(Gate(job.gate))
+                check = Check(name, job.id, "cancelled", why, conclusion="cancelled")
+                await repository.put_check(job.head_sha, check, known.check_run_id)
+
+
+def check_write(job_id: str) -> str:
+    """The name under which a job's check run is written by one process at a time."""
+    return f"check {job_id}"

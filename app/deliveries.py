@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+Number = Annotated[int, Field(ge=0, lt=2**63)]  # what a column holds
+# Both become parts of addresses of GitHub's API.
+Login = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\[\]-]{0,99}$")]
+FullName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$")]
 
 
 class NotYetError(Exception):
@@ -20,21 +25,21 @@ class Part(BaseModel):
 
 
 class Account(Part):
-    login: str
-    id: int
+    login: Login
+    id: Number
     type: str
 
 
 class App(Part):
-    id: int
+    id: Number
 
 
 class Repository(Part):
-    full_name: str
+    full_name: FullName
 
 
 class Installation(Part):
-    id: int
+    id: Number
 
 
 class Event(Part):
@@ -47,11 +52,11 @@ class Event(Part):
 
 
 class Issue(Part):
-    number: int
+    number: Number
 
 
 class Comment(Part):
-    id: int
+    id: Number
     body: str | None = None
     user: Account | None = None
     created_at: datetime
@@ -72,7 +77,7 @@ class Head(Part):
 
 
 class Pull(Part):
-    number: int
+    number: Number
     merged: bool = False
     merge_commit_sha: str | None = None
     head: Head | None = None
@@ -99,7 +104,7 @@ class CheckSuiteEvent(Event):
 
 
 class WorkflowRun(Part):
-    id: int
+    id: Number
     display_title: str = ""
 
 
@@ -108,7 +113,7 @@ class WorkflowRunEvent(Event):
 
 
 class WorkflowJob(Part):
-    run_id: int
+    run_id: Number
 
 
 class WorkflowJobEvent(Event):

@@ -18,6 +18,7 @@ from typing import Any, Self
 import httpx
 from rich.console import Console
 
+from app.confinement import LIMITS_ALONE, MEND, confinement
 from app.dispatch import die_with_parent
 
 TARGET_PACKAGE, TARGET_VERSION = "liger-kernel", "0.7.0"
@@ -104,6 +105,9 @@ class World:
             )
             await self._wait_for("github", f"{self.hub_url}/_hub/health")
             await self._populate(directory)
+        if await confinement() == "limits":
+            say(f"careful: {LIMITS_ALONE}. {MEND}", style="yellow", highlight=False)
+            self._app_environment["LIGER_BOT_ALLOW_UNCONFINED"] = "true"
         with self._console.status("starting liger-bot"):
             await self._serve_app()
         say(

@@ -29,6 +29,10 @@ _PROGRESS = "progress "
 _PR_SET_PDEATHSIG = 1
 
 
+# A runner that is killed from outside is started again so often; one that eats all memory would be killed each time.
+RUNS_AGAIN = 3
+
+
 class BenchError(Exception):
     """No runner could be started."""
 
@@ -44,10 +48,12 @@ class LocalBench:
         *,
         niceness: int = 0,
         transformers_sites: str = "",
+        must_confine: bool = False,
     ):
         """niceness: how far the jobs stand back behind other processes, as for nice(1).
 
         transformers_sites: folders with other versions of transformers, os.pathsep between two.
+        must_confine: run nothing where limits alone could be put around it; the report is then a fault that says so.
         """
         first = ["nice", "-n", str(niceness)] if niceness else []
         self._command = [*first, python or sys.executable, "-m", "runners"]
@@ -55,6 +61,8 @@ class LocalBench:
             self._command += ["--target-python", target_python]
         if transformers_sites:
             self._command += ["--transformers-sites", transformers_sites]
+        if must_confine:
+            self._command += ["--require-confinement"]
         self._slots = asyncio.Semaphore(slots)
 
     async def run(self, job: Job, on_progress: OnProgress | None = None) -> Report:
@@ -62,7 +70,7 @@ class LocalBench:
         async with self._slots:
             return await self._run(job, on_progress)
 
-    async def _run(self, job: Job, on_progress: OnProgress | None, *, again: bool = True) -> Report:
+    async def _run(self, job: Job, on_progress: OnProgress | None, *, again: int = RUNS_AGAIN) -> Report:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -90,8 +98,8 @@ class LocalBench:
         finally:
             await _end(process)
         if again and code == -signal.SIGKILL and not stdout:
-            log.warning("job %s: its runner was killed by someone; it runs once more", job.id)
-            return await self._run(job, on_progress, again=False)
+            log.warning("job %s: its runner was killed by someone; it runs again", job.id)
+            return await self._run(job, on_progress, again=again - 1)
         return _read_report(job, stdout, code, tail)
 
 

@@ -29,6 +29,7 @@ from app import terminal
 from app.checkout import CheckoutTree
 from app.commands import Command, Mistake, parse
 from app.comments.wording import wording
+from app.confinement import LIMITS_ALONE, MEND, confinement
 from app.derive_compile import schedules_for_terminal
 from app.dispatch import LocalBench
 from app.local_verify import GATES_AT_ONCE, commit, repaired, verify
@@ -91,6 +92,8 @@ async def run_command(
     bench = LocalBench(
         slots=GATES_AT_ONCE, transformers_sites=os.environ.get("LIGER_BOT_TRANSFORMERS_SITES", "")
     )
+    if await confinement() == "limits":
+        console.print(f"careful: {LIMITS_ALONE}. {MEND}", style="yellow", highlight=False, soft_wrap=True)
     record = Record(command=text, repository=str(root))
     with tempfile.TemporaryDirectory(prefix="liger-bot-run-") as scratch:
         target = TargetRepository(Path(scratch), root.name, str(root))

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from agents.ports import Model
 from app.actions.following import Follower
 from app.approvals import Approvals
+from app.confinement import say_confinement
 from app.dispatch import LocalBench
 from app.following import Following
 from app.github import GitHubApp
@@ -66,6 +67,8 @@ def create_app(settings: Settings) -> FastAPI:
             asyncio.create_task(upkeep_forever(ports, engine.forget_workflows)),
             asyncio.create_task(pages.keep_warm()),
         ]
+        if settings.stages == "here":
+            side.append(asyncio.create_task(say_confinement(settings)))
         log.info("liger-bot is up: GitHub at %s, pages at %s", settings.github_url, settings.pages_url)
         try:
             yield
@@ -108,9 +111,15 @@ def open_ports(settings: Settings) -> Ports:
         settings.target_python,
         settings.worker_slots,
         transformers_sites=settings.transformers_sites,
+        must_confine=not settings.allow_unconfined,
     )
     spare = (
-        LocalBench(settings.runner_python, settings.target_python, niceness=SPARE_NICENESS)
+        LocalBench(
+            settings.runner_python,
+            settings.target_python,
+            niceness=SPARE_NICENESS,
+            must_confine=not settings.allow_unconfined,
+        )
         if settings.compile_schedules
         else None
     )

@@ -92,6 +92,10 @@ class Settings(BaseSettings):
         default=1, ge=1, le=64, description="jobs that run on this machine at the same time"
     )
     runner_python: str = Field(default="", description="interpreter that runs jobs; empty: the service's own")
+    allow_unconfined: bool = Field(
+        default=False,
+        description="run jobs also where this machine can put nothing but limits around them: they could then read the service's secrets",
+    )
     target_python: str = Field(
         default="",
         description="interpreter that runs the target repository's own tests; empty: the runner's own",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 
+from app.confinement import say_confinement
 from app.logs import configure_logs
 from app.main import open_ports
 from app.settings import Settings
@@ -37,6 +38,7 @@ async def work(settings: Settings, name: str = "") -> int:
         except ExecutorTakenError as error:
             raise UsageMistake(str(error)) from None
         log.info("worker %s is up: GitHub at %s", settings.executor_id, settings.github_url)
+        await say_confinement(settings)
         await stopped.wait()
         await engine.stop(settings.shutdown_seconds)
     finally:

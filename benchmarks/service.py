@@ -45,7 +45,7 @@ def delivery(repository: str) -> tuple[bytes, dict[str, str]]:
         "action": "created",
         "issue": {"number": 1},
         "comment": {
-            "id": 1,
+            "id": uuid.uuid4().int >> 80,  # each of another comment: one that is told twice is followed once
             "body": "Looks good to me. " * 20,
             "user": person,
             "created_at": "2026-01-01T00:00:00Z",

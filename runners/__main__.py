@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from runners.confinement import REQUIRED
 from runners.environment import current_environment
 from runners.jobs import run_job
 from runners.model_checks.versions import SITES
@@ -33,6 +34,11 @@ def main() -> int:
         default=os.environ.get(SITES, ""),
         help="folders with other versions of transformers, under which a model patch is imported",
     )
+    parser.add_argument(
+        "--require-confinement",
+        action="store_true",
+        help="run nothing where limits alone could be put around it",
+    )
     parser.add_argument("--environment", action="store_true", help="print this runner's environment and exit")
     arguments = parser.parse_args()
     if arguments.environment:
@@ -45,6 +51,8 @@ def main() -> int:
         return 2
     remove_abandoned_scratch()
     os.environ[SITES] = arguments.transformers_sites
+    if arguments.require_confinement:
+        os.environ[REQUIRED] = "1"
     report = run_job(job, _print_progress, arguments.target_python).model_dump_json()
     if arguments.out:
         arguments.out.write_text(report)

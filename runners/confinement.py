@@ -14,6 +14,9 @@ from typing import Literal
 
 Method = Literal["bubblewrap", "namespaces", "limits"]
 
+# Set in a runner that stands beside secrets or whose network must stay shut: limits alone are not enough for it.
+REQUIRED = "LIGER_BOT_REQUIRE_CONFINEMENT"
+
 NOBODY = 65534
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/rocm")
 SYSTEM_FILES = (
@@ -71,6 +74,10 @@ sys.exit(library.cuInit(0) or library.cuDeviceGet(ctypes.byref(device), 0) or li
 """
 
 
+class UnconfinedError(Exception):
+    """Nothing may run here: only limits could be put on it, and more is required; the message says what to do."""
+
+
 def _works(command: Sequence[str]) -> bool:
     try:
         return (
@@ -108,6 +115,18 @@ def best_method(*, gpu: bool = False) -> Method:
             if _works(command):
                 return method
     return "limits"
+
+
+def required_method(*, gpu: bool = False) -> Method:
+    """`best_method`, as far as it is enough. Raises UnconfinedError where more than limits is required and not to be had."""
+    method = best_method(gpu=gpu)
+    if method == "limits" and os.environ.get(REQUIRED):
+        where = "with a GPU in it, this machine" if gpu else "this machine"
+        raise UnconfinedError(
+            f"{where} can put nothing but limits around a job, which could then read what the service's user can read and reach the "
+            "network: install bubblewrap or allow user namespaces, or set LIGER_BOT_ALLOW_UNCONFINED=true where no secret is at stake"
+        )
+    return method
 
 
 def python_directories(python: Path) -> list[Path]:

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from runners.confinement import best_method
+from runners.confinement import REQUIRED, best_method
 from runners.envelope import DispatchedReport, EnvelopeError, unpack
 from runners.jobs import run_job
 from runners.protocol import Progress
@@ -55,6 +55,7 @@ def main() -> int:
     arguments = parser.parse_args()
     # taken out of the environment: nothing that is started from here needs them
     packed, nonce, sha = (os.environ.pop(name, "") for name in INPUTS)
+    os.environ[REQUIRED] = "1"  # a GPU in the sandbox may leave less of it than this machine has without one
     target_python = Path(os.environ.get("LIGER_BOT_TARGET_PYTHON") or sys.executable)
     try:
         report = run(arguments.candidate.resolve(), packed, nonce, sha, target_python)

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from runners.confinement import UnconfinedError
 from runners.environment import current_environment
 from runners.protocol import (
     AnalyzePayload,
@@ -33,20 +34,21 @@ def run_job(job: Job, on_progress: OnProgress, target_python: Path = Path(sys.ex
     started = time.monotonic()
     try:
         report = _run(job, on_progress, target_python)
+    except UnconfinedError as error:
+        log.error("job %s (%s) was not run: %s", job.id, job.payload.kind, error)  # noqa: TRY400 - the message says all
+        report = _fault(job, str(error))
     except (
         Exception
     ):  # the last line of defence: whatever broke, the peer gets a report that says it is our fault
         log.exception("job %s (%s) failed", job.id, job.payload.kind)
-        report = Report(
-            job_id=job.id,
-            nonce=job.nonce,
-            kind=job.payload.kind,
-            status=Status.error,
-            log_tail=traceback.format_exc()[-8000:],
-        )
+        report = _fault(job, traceback.format_exc()[-8000:])
     report.environment = current_environment()
     report.elapsed_s = time.monotonic() - started
     return report
+
+
+def _fault(job: Job, why: str) -> Report:
+    return Report(job_id=job.id, nonce=job.nonce, kind=job.payload.kind, status=Status.error, log_tail=why)
 
 
 def _run(job: Job, on_progress: OnProgress, target_python: Path) -> Report:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.confinement import Method, best_method, python_directories, wrap
+from runners.confinement import Method, python_directories, required_method, wrap
 from runners.process_tree import adopt_orphans, descendants, kill_tree, resident_bytes
 from runners.protocol import Isolation
 
@@ -115,8 +115,11 @@ def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> Non
 def run_confined(
     child: Child, on_line: Callable[[str], None] | None = None, method: Method | None = None
 ) -> Ended:
-    """Run `child` to its end, its deadline or its limits; `on_line` gets each line of its output as it comes."""
-    method = method or best_method(gpu=child.gpu)
+    """Run `child` to its end, its deadline or its limits; `on_line` gets each line of its output as it comes.
+
+    Raises UnconfinedError where this machine can't confine it as far as is required.
+    """
+    method = method or required_method(gpu=child.gpu)
     started = time.monotonic()
     with scratch_folder() as own:
         report, home, root = own / "observed", own / "home", own / "root"

@@ -240,6 +240,7 @@ def scene(
             "EXECUTOR_ID": "test",
             "POLL_SECONDS": "0.3",
             "STATUS_EDIT_SECONDS": "0.3",
+            "ALLOW_UNCONFINED": "true",  # what is tested here is tested on machines without a sandbox too
             "COMPILE_SCHEDULES": "false",  # two cores have enough to do; one test asks for it
         }
         values |= ({"STAGES": "workers"} if workers else {}) | settings

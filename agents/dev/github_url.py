@@ -69,8 +69,11 @@ def parse_github_url(text: str, host: str = "github.com") -> GitHubUrl:
         raise Mistake(
             "The link does not point to a file.", needed=f"https://{host}/OWNER/REPO/blob/REF/PATH.py#L10-L40"
         )
-    if not (_NAME.fullmatch(owner) and _NAME.fullmatch(repo)) or any(
-        part in {"..", "."} or "\0" in part for part in path
+    # unquoted, a part may hold a slash of its own, which a ref may and a path may not
+    if (
+        not (_NAME.fullmatch(owner) and _NAME.fullmatch(repo))
+        or any(part in {"..", "."} or set("\0/\\") & set(part) for part in path)
+        or {"..", "."} & set(ref.split("/"))
     ):
         raise Mistake("The link has an owner, repository or path that GitHub does not allow.")
     if not path[-1].endswith(".py"):

@@ -9,13 +9,13 @@ import sys
 
 from pydantic import ValidationError
 
+from app.confinement import LIMITS_ALONE, MEND, confinement
 from app.doctor.findings import Finding, failed, fine, remark
 from app.settings import child_environment
 from runners.protocol import Environment
 
 ABOUT = "this machine"
 RUNNER_TIMEOUT_S = 120
-_BEST_METHOD = "from runners.confinement import best_method; print(best_method())"
 
 
 async def look_at_machine() -> list[Finding]:
@@ -29,20 +29,14 @@ def _git() -> Finding:
 
 
 async def _sandbox() -> Finding:
-    """How a runner here confines what it runs: tried, not guessed, since a kernel or a container may forbid it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _BEST_METHOD,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=child_environment(),
-    )  # fmt: skip
-    stdout, _ = await process.communicate()
-    method = stdout.decode().strip()
+    """How a runner here confines what it runs: tried, not guessed."""
+    method = await confinement(os.environ.get("LIGER_BOT_RUNNER_PYTHON", ""))
     if method in {"bubblewrap", "namespaces"}:
         return fine(
             ABOUT, "sandbox", f"{method} confine jobs" if method[-1] == "s" else f"{method} confines jobs"
         )
-    text = "limits alone confine jobs: what they run can read whatever this user can, and reach the network"
-    fix = "install bubblewrap; in a container, let it make user namespaces (docs/operations.md)"
-    return remark(ABOUT, "sandbox", text, fix)
+    text = f"{LIMITS_ALONE}; the service runs none then unless LIGER_BOT_ALLOW_UNCONFINED is set"
+    return remark(ABOUT, "sandbox", text, MEND)
 
 
 def _model() -> Finding:

@@ -13,7 +13,7 @@ from githubkit.exception import GitHubException, GraphQLFailed, RateLimitExceede
 T = TypeVar("T")
 
 _SECRETS = re.compile(
-    r"(gh[a-z]_|github_pat_|eyJ)[A-Za-z0-9_.\-]+|(?i:(?:bearer|basic|token)\s+)[A-Za-z0-9+/=_.\-]{16,}"
+    r"(?<![A-Za-z0-9])(gh[a-z]_|github_pat_|eyJ)[A-Za-z0-9_.\-]+|(?i:(?:bearer|basic|token)\s+)[A-Za-z0-9+/=_.\-]{16,}"
 )
 
 

@@ -107,7 +107,7 @@ class GitHubRepository:
             ),
             f"list comments of {self.full_name}",
         )
-        return answer.json()
+        return answer.raw_response.json()
 
     async def find_comment(self, issue: int, marker: str, since: datetime | None = None) -> Comment | None:
         """Our first comment on an issue that holds a hidden marker."""
@@ -241,13 +241,17 @@ class GitHubRepository:
         return pull_of(answer.parsed_data)
 
     async def raw_pull(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(the pull request, the issue that it is too) as GitHub's API shows them: what a webhook would have told."""
+        """(the pull request, the issue that it is too) as GitHub's API shows them: what a webhook would have told.
+
+        The issue is only read when the pull request is closed: it says by whom.
+        """
         what = f"read pull request #{number}"
-        pull = await ask(self._rest.pulls.async_get(self.owner, self.name, number), what)
-        if pull.json()["state"] != "closed":
-            return pull.json(), {}
+        answer = await ask(self._rest.pulls.async_get(self.owner, self.name, number), what)
+        pull: dict[str, Any] = answer.raw_response.json()
+        if pull["state"] != "closed":
+            return pull, {}
         issue = await ask(self._rest.issues.async_get(self.owner, self.name, number), what)
-        return pull.json(), issue.json()
+        return pull, issue.raw_response.json()
 
     async def find_pull(self, branch: str) -> Pull | None:
         """The newest pull request from that branch of this repository."""

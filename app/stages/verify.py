@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 from agents.command_agent import AnyCandidate, AnyProfile, nothing_to_judge
 from agents.dev.check_result import CheckResult
@@ -13,7 +14,7 @@ from app.actions.faults import Fault
 from app.actions.joined import Part, join, matrix
 from app.actions.plots import with_plots
 from app.actions.sending import RUNNING, all_settled, dispatch_job
-from app.check_runs import finished_check, running_check, waiting_check
+from app.check_runs import check_write, finished_check, running_check, waiting_check
 from app.github import Check, GitHubError
 from app.ports import Ports
 from app.stages.act import approved_profile, candidate_of
@@ -145,16 +146,20 @@ def _new_job(request: Request, job_id: str, gate: str, head_sha: str) -> StoredJ
     )
 
 
-async def _put_check(ports: Ports, request: Request, job: StoredJob, check: Check) -> None:
-    known = ports.store.job(job.id)
-    if known is not None and known.check_run_id is not None:
-        await ports.repository(request).put_check(job.head_sha, check, known.check_run_id)
-        return
-    async with ports.outbox.making(f"check {job.id}"):
+async def _put_check(ports: Ports, request: Request, job: StoredJob, check: Check, **concluded: Any) -> None:
+    """Show a check run, and keep `concluded` of its job in the same breath.
+
+    The service and a worker may be at it at once: word that a gate still runs must not come after its conclusion.
+    """
+    async with ports.outbox.making(check_write(job.id)):
         known = ports.store.job(job.id)
+        if known is not None and (
+            known.state == "cancelled" or (known.state != "running" and check.conclusion is None)
+        ):
+            return
         check_id = known.check_run_id if known else None
         check_id = await ports.repository(request).put_check(job.head_sha, check, check_id)
-        ports.store.update_job(job.id, check_run_id=check_id)
+        ports.store.update_job(job.id, check_run_id=check_id, **concluded)
 
 
 async def _finish(
@@ -162,10 +167,12 @@ async def _finish(
 ) -> str:
     """Show what a gate concluded and keep it, with the report that a repair would start from."""
     result = await with_plots(ports, request, job, result, reports)
-    await _put_check(ports, request, job, finished_check(result, job.id, ports.page_url(request.id)))
     worst = next((one for one in reports.values() if not one.ok), next(iter(reports.values()), None))
-    ports.store.update_job(
-        job.id,
+    await _put_check(
+        ports,
+        request,
+        job,
+        finished_check(result, job.id, ports.page_url(request.id)),
         state="done",
         conclusion=result.conclusion,
         title=result.title,

@@ -94,7 +94,7 @@ class Engine:
             DBOS.listen_queues([])
         DBOS.launch()
         await stages.register_queue()
-        await self.rescue()
+        await self.rescue(certain=True)
         await self.sweep()
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._sweep_forever())]
 
@@ -183,13 +183,18 @@ class Engine:
         elif stage is Stage.verify:
             await self.go_on(request.id)
 
-    async def rescue(self) -> None:
-        """Take up what dead processes left: unfinished workflows whose executor doesn't live."""
+    async def rescue(self, *, certain: bool = False) -> None:
+        """Take up what dead processes left: unfinished workflows whose executor doesn't live.
+
+        certain: leave alone who has only been silent, as everyone was when the database comes back.
+        """
         live, dead = {self._ports.settings.executor_id}, set[str]()
         for executor in await asyncio.to_thread(self._ports.store.executors):
             silent_s = (now() - executor.heartbeat_at).total_seconds()
-            alive = silent_s < SILENT_S and _may_live(executor.process)
-            (live if alive or executor.id in live else dead).add(executor.id)
+            if not _may_live(executor.process):
+                dead.add(executor.id)
+            elif certain or silent_s < SILENT_S:
+                live.add(executor.id)
         for workflow in await DBOS.list_workflows_async(
             status="PENDING", load_input=False, load_output=False
         ):
@@ -198,7 +203,7 @@ class Engine:
                 log.warning("executor %s is gone: taking up %s", workflow.executor_id, workflow.workflow_id)
                 queue = None if self._role is Role.everything else stages.QUEUE
                 await DBOS.resume_workflow_async(workflow.workflow_id, queue_name=queue)
-        for executor_id in dead:
+        for executor_id in dead - live:
             self._ports.store.forget_executor(executor_id)
 
     async def forget_workflows(self, older_than: timedelta) -> int:

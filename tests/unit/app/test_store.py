@@ -22,7 +22,7 @@ from app.store import (
     now,
     request_id,
 )
-from app.tables import Approval, Table
+from app.tables import Approval, StoredJob, Table
 
 NEW = NewRequest(
     repository="acme/kernels",
@@ -170,3 +170,33 @@ def test_an_executor_without_a_heartbeat_is_silent(store: Store):
     assert store.executors() == []
     store.forget_executor("one")
     assert store.executor("one") is None
+
+
+def test_reports_of_ended_requests_are_forgotten_and_of_live_ones_kept(store: Store):
+    def with_job(comment: int) -> tuple[str, str]:
+        request = store.create_request(replace(NEW, comment_id=comment, op_key=f"op {comment}"))
+        job = StoredJob(
+            id=f"{request.id}-1-0-style", request_id=request.id, attempt=1, round=0, gate="style", nonce="",
+            head_sha="", check_run_id=None, state="done", conclusion="success", title="fine",
+            report={"large": 1}, created_at=now(), finished_at=now(),
+        )  # fmt: skip
+        store.start_job(job)
+        store.log_line(request.id, "working")
+        return request.id, job.id
+
+    live, ended = with_job(1), with_job(2)
+    store.move(ended[0], State.cancelled)
+    store.forget_reports(1)
+    assert store.job(ended[1]).report == {"large": 1}  # type: ignore[union-attr]
+    store.forget_reports(-1)
+    assert store.job(ended[1]).report is None  # type: ignore[union-attr]
+    assert store.job(ended[1]).title == "fine"  # type: ignore[union-attr]
+    assert store.job(live[1]).report == {"large": 1}  # type: ignore[union-attr]
+
+
+def test_a_comment_that_two_deliveries_tell_of_is_followed_once(store: Store):
+    first, second = (NewDelivery(guid, "issue_comment", "{}", "a/b comment 1") for guid in ("x", "y"))
+    assert store.write_deliveries([first, second]) == {"x"}
+    assert store.waiting_deliveries() == ["x"]
+    assert store.untold(["a/b comment 1", "a/b comment 2"]) == {"a/b comment 2"}
+    assert store.delivery("y").state == "ignored"  # type: ignore[union-attr]
