@@ -6,7 +6,7 @@ PIP_FLAGS ?=
 # Two processes: the tests mostly wait for one process or another. A file's tests stay together.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: help setup demo test unit contract e2e browser gpu check format serve hub size clean
+.PHONY: help setup demo test test-all unit contract e2e browser gpu check format serve hub size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ demo: setup ## comment to verified draft pull request, on this machine (YES=1 ap
 
 test: setup ## unit, contract, end-to-end and browser tests
 	$(BIN)/python -m pytest $(PARALLEL) --durations=15 $(PYTEST_FLAGS)
+
+test-all: setup ## the same, and those that take minutes each (faults at random moments, a whole request searched for secrets)
+	LIGER_BOT_TEST_ALL=1 $(BIN)/python -m pytest $(PARALLEL) --durations=15 $(PYTEST_FLAGS)
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit $(PYTEST_FLAGS)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.chaos import Chaos, chaos_scene, plan
+from tests.exhaustive import exhaustive
 
 # From one process that does everything to five, of which any may be hit.
 SHORT = plan(8, whole=1, analysed=1)
 
 
-# tests/e2e/test_kill.py kills the one process of SQLite at every step already.
-ALL = pytest.mark.skipif(
-    not os.environ.get("LIGER_BOT_TEST_ALL"), reason="minutes more; set LIGER_BOT_TEST_ALL=1"
-)
-
-
+@exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("store", [pytest.param("sqlite", marks=ALL), "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_is_lost_and_nothing_is_made_twice(store: str, tmp_path: Path):
     with chaos_scene(tmp_path, store) as (here, postgres):
         chaos = Chaos(here, postgres, seed=7, pause_s=(2.0, 8.0))

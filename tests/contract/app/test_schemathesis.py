@@ -53,11 +53,14 @@ EXAMPLES = settings(
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 
 # the service is in this process, and its threads draw random numbers while hypothesis looks
-pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:SOCKS support in urllib3"),
+]
 
 
 @dataclass

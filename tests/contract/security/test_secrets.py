@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from app.github import redact
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.openai_server import OpenAIServer, Reply
 from tests.service_process import SECRET, Scene, scene
@@ -50,7 +51,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, 
     refusal = Reply(status=400, error=f"your key {MODEL_KEY} is known to me")
     with pytest.MonkeyPatch.context() as patch, OpenAIServer([refusal] * 20).running() as server:
         patch.setenv("AWS_SECRET_ACCESS_KEY", PASSING_BY)
-        secrets = {
+        secrets: dict[str, Any] = {
             "MODEL": "local/model", "MODEL_BASE_URL": server.base_url, "MODEL_API_KEY": MODEL_KEY,
             "METRICS_TOKEN": METRICS_TOKEN, "CLIENT_ID": "Iv1.test", "CLIENT_SECRET": CLIENT_SECRET, "LOG_LEVEL": "DEBUG",
         }  # fmt: skip
@@ -93,7 +94,9 @@ def known(here: Scene) -> dict[str, str]:
     }  # fmt: skip
 
 
+@exhaustive
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # with the fixture, a whole request in the interpreter
 def test_no_secret_is_in_anything_that_was_written(finished: tuple[Scene, OpenAIServer, Path]):
     here, server, folder = finished
     secrets, written = known(here), dict[str, bytes]()
@@ -135,6 +138,7 @@ def test_no_secret_is_in_anything_that_was_written(finished: tuple[Scene, OpenAI
     assert found == {}
 
 
+@exhaustive
 @pytest.mark.slow
 def test_the_command_line_of_no_process_holds_a_secret(finished: tuple[Scene, OpenAIServer, Path]):
     """Anybody on the machine can read those, also of git and of a runner while they run; what was kept is in the log."""
