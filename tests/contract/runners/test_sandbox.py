@@ -267,6 +267,7 @@ def test_limits_can_not_be_raised_again(tmp_path: Path, isolating: str) -> None:
 
 
 def test_our_packages_can_not_be_imported_even_from_the_path(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is nobody
     script = tmp_path / "script.py"
     script.write_text(
         "import importlib.util, sys\nprint([importlib.util.find_spec(n) for n in ('app', 'agents', 'kernels', 'runners')], sys.flags.no_site)"
@@ -280,6 +281,7 @@ def test_our_packages_can_not_be_imported_even_from_the_path(tmp_path: Path) -> 
 
 
 def test_a_package_of_the_target_with_one_of_our_names_is_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is nobody
     package = tmp_path / "src" / "kernels"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("OWNER = 'the target'")
