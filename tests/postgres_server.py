@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -95,7 +96,9 @@ class PostgresServer:
 @contextmanager
 def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
     """A server that runs while the block does."""
-    with tempfile.TemporaryDirectory(prefix="liger-bot-postgres-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="liger-bot-postgres-", dir=_parent(), ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         folder.chmod(0o755)  # another user than root must get through
         server = PostgresServer(folder, durable=durable)
@@ -104,6 +107,19 @@ def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
             yield server
         finally:
             server.stop()
+
+
+def _parent() -> Path | None:
+    """Where the server's folder is made: the usual place, but as root one that OTHER_USER gets through to."""
+    if os.geteuid() != 0:
+        return None
+    candidates = [Path(place).resolve() for place in (tempfile.gettempdir(), "/var/tmp", "/dev/shm")]
+    for place in candidates:
+        if place.is_dir() and all(folder.stat().st_mode & stat.S_IXOTH for folder in (place, *place.parents)):
+            return place
+    raise AssertionError(
+        f"Postgres can't run as {OTHER_USER} in any of {', '.join(map(str, candidates))}: chmod o+x one"
+    )
 
 
 def _binaries(folder: Path, user: str | None) -> Path:
