@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 from app.actions.workflow import WORKFLOW_PATH, workflow_text
-from tests.e2e.test_actions import artifact_name, report_for, zipped
+from tests.artifacts import zipped
+from tests.e2e.test_actions import artifact_name, report_for
 from tests.liger_checkout import liger_checkout
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.service_process import Scene, scene

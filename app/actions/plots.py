@@ -12,11 +12,11 @@ from agents.dev.check_result import MAX_MARKDOWN, CheckResult
 from app.github import GitHubError
 from app.ports import Ports
 from app.tables import Request, StoredJob
+from app.timed_panels import CANDIDATE, PREDICTION, timed_panels
 from runners.protocol import Gate, Measurement, Report
 
 log = logging.getLogger(__name__)
 
-CANDIDATE = "candidate"
 MAX_PANELS = 6
 MAX_BARS = 12  # shapes of one panel
 MAX_PROVIDERS = 6
@@ -81,20 +81,16 @@ def times_picture(reports: Mapping[str, Report]) -> bytes | None:
 
 
 def _panels(reports: Mapping[str, Report]) -> list[tuple[str, list[Measurement]]]:
-    panels: dict[str, list[Measurement]] = {}
-    for architecture, report in sorted(reports.items()):
-        for verdict in report.verdicts:
-            for one in verdict.measurements:
-                timed = one.unit == "ms" and "shape" in one.tags and one.median > 0
-                if timed and one.tags.get("provider") not in {None, "prediction"}:
-                    words = (
-                        architecture,
-                        one.tags.get("pass", ""),
-                        one.tags.get("dtype", ""),
-                        one.tags.get("timed", ""),
-                    )
-                    panels.setdefault(" · ".join(filter(None, words)), []).append(one)
-    return list(panels.items())[:MAX_PANELS]
+    measured = {
+        architecture: [
+            one
+            for verdict in report.verdicts
+            for one in verdict.measurements
+            if one.tags.get("provider") not in {None, PREDICTION}
+        ]
+        for architecture, report in sorted(reports.items())
+    }
+    return list(timed_panels(measured).items())[:MAX_PANELS]
 
 
 def _spread(one: Measurement | None, low: bool) -> float:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.timed_panels import CANDIDATE, PREDICTION, timed_panels
 from runners.protocol import Measurement
 
-CANDIDATE = "candidate"
-PREDICTION = "prediction"
 MAX_PLOTS = 12
 MAX_GROUPS = 16
 MAX_BARS = 8  # of one group
@@ -55,20 +54,9 @@ class Plot:
 
 def time_plots(reports: Mapping[str, Sequence[Measurement]]) -> list[Plot]:
     """Times by architecture, pass and dtype: candidate against baselines, by shape. Predictions are marked as such."""
-    panels: dict[str, list[Measurement]] = {}
-    for where, measurements in reports.items():
-        for one in measurements:
-            if one.unit == "ms" and "shape" in one.tags and one.median > 0:
-                words = (
-                    where,
-                    one.tags.get("pass", ""),
-                    one.tags.get("dtype", ""),
-                    one.tags.get("timed", ""),
-                )
-                panels.setdefault(" · ".join(filter(None, words)), []).append(one)
     return [
         _plot(f"Time, {title}", measurements, "shape", _provider, "ms")
-        for title, measurements in list(_with_predictions(panels).items())[:MAX_PLOTS]
+        for title, measurements in list(_with_predictions(timed_panels(reports)).items())[:MAX_PLOTS]
     ]
 
 

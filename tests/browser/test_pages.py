@@ -6,22 +6,21 @@ Screenshots are kept in the folder that LIGER_BOT_SCREENSHOTS names, else in pyt
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect
 
 from app.states import State
+from tests.chromium import BROWSER_MARKS
 from tests.pages_place import PRIVATE, PagesPlace, pages_place, timings
 
-CHROMIUM = os.environ.get("LIGER_BOT_CHROMIUM") or shutil.which("chromium")
 PHONE = {"width": 360, "height": 740}
 WIDE = {"width": 1180, "height": 900}
 EVIL = "<img src=x onerror=alert(1)>"
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +55,6 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get("LIGER_BOT_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ],
-        )
-        yield launched
-        launched.close()
 
 
 class Watch:

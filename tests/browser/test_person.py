@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
+from tests.chromium import BROWSER_MARKS
 from tests.liger_checkout import liger_checkout
 from tests.service_process import Scene, scene
 
-CHROMIUM = os.environ.get("LIGER_BOT_CHROMIUM") or shutil.which("chromium")
 SHOTS = Path(__file__).resolve().parents[2] / ".liger-bot" / "screenshots"
 PHONE = {"width": 390, "height": 844}
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +24,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("browser")
     with scene(folder, liger_checkout(folder / "files"), WORKER_SLOTS="2") as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ],
-        )
-        yield launched
-        launched.close()
 
 
 def sign_in(page: Page, here: Scene, login: str) -> None:

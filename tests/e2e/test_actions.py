@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from app.actions.workflow import WORKFLOW_PATH, workflow_text
 from runners.envelope import DispatchedReport
 from runners.protocol import Environment, Gate, Isolation, Outcome, Report, Status, Verdict
+from tests.artifacts import zipped
 from tests.liger_checkout import liger_checkout
 from tests.service_process import Scene, scene, wait_for
 
@@ -138,13 +137,6 @@ def report_for(run: dict[str, Any], sha: str, **changes: Any) -> bytes:
     }
     around = {"sha": changes.pop("sha", sha), "nonce": changes.get("nonce", nonce_of(run))}
     return DispatchedReport(**around, report=Report(**fields | changes)).model_dump_json().encode()
-
-
-def zipped(data: bytes) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("report.json", data)
-    return target.getvalue()
 
 
 def approved(here: Scene, op: str) -> Played:

@@ -12,6 +12,7 @@ import pytest
 
 from app.github import GitHubApp, GitHubRepository
 from app.localhub import LocalHub, RegisteredApp, ServedHub
+from app.store import Store
 
 FULL_NAME = "acme/kernels"
 
@@ -88,3 +89,10 @@ async def github(place: Place) -> AsyncIterator[GitHubApp]:
 @pytest.fixture
 def repository(place: Place, github: GitHubApp) -> GitHubRepository:
     return github.repository(place.installation_id, FULL_NAME)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
+    yield store
+    store.close()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
-import stat
-import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +44,7 @@ from runners.protocol import (
     Status,
     Verdict,
 )
+from tests.artifacts import zipped
 from tests.contract.app.conftest import FULL_NAME, Place, made_place
 from tests.contract.app.test_intake import NotingEngine
 from tests.dev_profiles import RELU_SQUARED
@@ -149,19 +147,6 @@ class Yard:
         checks = self.api("GET", where, params={"filter": "all", "per_page": 100})["check_runs"]
         (found,) = [one for one in checks if one["external_id"] == f"{self.request.id}-1-0-{gate}"]
         return found
-
-
-def zipped(
-    data: bytes, name: str = "report.json", mode: int = stat.S_IFREG | 0o644, others: tuple[str, ...] = ()
-) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        entry = zipfile.ZipInfo(name)
-        entry.external_attr = mode << 16
-        archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
-        for other in others:
-            archive.writestr(other, b"{}")
-    return target.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,13 +44,6 @@ TABLE = ScheduleTable(
     ]
 )
 HEADING = "Every schedule considered, compiled offline"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -122,13 +121,6 @@ class Desk:
         await self.says("/liger approve")
         self.store.move(request.id, State.verifying, pull_number=77, head_sha="c" * 40)
         return self.store.move(request.id, State.in_review)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
-    yield store
-    store.close()
 
 
 @pytest.fixture

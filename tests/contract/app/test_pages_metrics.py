@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,13 +28,6 @@ from tests.service_process import SECRET as SERVICE_SECRET
 from tests.service_process import scene, wait_for
 
 SECRET, REPOSITORY = "s3cret", "linkedin/Liger-Kernel"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
-    yield store
-    store.close()
 
 
 def service(store: Store, token: str = "", *, workers_apart: bool = False) -> TestClient:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +66,6 @@ class PullDesk(Desk):
     async def synchronized(self, sha: str, login: str = "maintainer") -> str:
         pull = {"number": self.request.pull_number, "head": {"sha": sha}}
         return await self.happens("pull_request", "synchronize", login, pull_request=pull)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
-    yield store
-    store.close()
 
 
 @pytest.fixture

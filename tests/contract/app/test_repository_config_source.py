@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,6 @@ from runners.protocol import KernelTarget
 from tests.contract.app.conftest import FULL_NAME, Place
 from tests.contract.app.test_intake import Desk
 from tests.unit.app.profiles import kernel_profile
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path}/test.sqlite")
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import re
 import stat
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +20,9 @@ from app.actions.workflow import NotPinnedError, workflow_text
 from runners.dispatched import NotThisJobError, run
 from runners.envelope import DispatchedReport, EnvelopeError, pack, unpack
 from runners.protocol import Gate, Isolation, Job, Outcome, Report, Status, StylePayload, Verdict
+from tests.artifacts import zipped
 
 NONCE, SHA = "ab" * 16, "cd" * 20
-
-
-def zipped(data: bytes, name: str = "report.json", mode: int = stat.S_IFREG | 0o644, *others: str) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        entry = zipfile.ZipInfo(name)
-        entry.external_attr = mode << 16
-        archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
-        for other in others:
-            archive.writestr(other, b"{}")
-    return target.getvalue()
 
 
 def sent(around: dict[str, Any] | None = None, **changes: Any) -> bytes:
@@ -56,7 +44,7 @@ def test_a_report_is_read():
     [
         (b"PK nothing", "not a zip"),
         (zipped(b"{}")[:-30], "not a zip"),
-        (zipped(b"{}", "report.json", stat.S_IFREG, "more.json"), "holds 2 files"),
+        (zipped(b"{}", "report.json", stat.S_IFREG, ["more.json"]), "holds 2 files"),
         (zipped(b"{}", "../report.json"), "not called report.json"),
         (zipped(b"{}", "/report.json"), "not called report.json"),
         (zipped(b"{}", "report.json/"), "not called report.json"),
