@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from graphql import GraphQLError, GraphQLResolveInfo
 from sqlalchemy import select
 
+from app.localhub.actor import role_of
 from app.localhub.changes import issues as changes
 from app.localhub.changes import pulls
 from app.localhub.errors import ApiError
@@ -150,6 +151,14 @@ def _repository(_root: Any, info: GraphQLResolveInfo, owner: str, name: str) -> 
         raise _failure(
             "NOT_FOUND", f"Could not resolve to a Repository with the name '{owner}/{name}'."
         ) from error
+
+
+def _viewer_permission(row: Repository, info: GraphQLResolveInfo) -> str | None:
+    """A person's role; an App has none."""
+    actor = _tx(info).actor
+    if actor.kind != "user" or actor.account is None:
+        return None
+    return (role_of(_tx(info).session, row, actor.account) or "read").upper()
 
 
 def _issue_of(row: Repository, info: GraphQLResolveInfo, number: int) -> Issue:
@@ -330,6 +339,12 @@ RESOLVERS: dict[str, dict[str, Resolver]] = {
         "issueOrPullRequest": _issue_of,
         "pullRequests": _pull_requests,
         "hasIssuesEnabled": lambda _row, _info: True,
+        "hasWikiEnabled": lambda _row, _info: False,
+        "mergeCommitAllowed": lambda _row, _info: True,
+        "rebaseMergeAllowed": lambda _row, _info: True,
+        "squashMergeAllowed": lambda _row, _info: True,
+        "viewerPermission": _viewer_permission,
+        "parent": lambda _row, _info: None,
     },
     "User": _account_fields(),
     "Bot": _account_fields(),

@@ -7,20 +7,14 @@ with whatever text and numbers come to mind.
 from __future__ import annotations
 
 import copy
-import hashlib
-import hmac
 import json
-import logging
-import threading
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 import schemathesis
-import uvicorn
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -30,15 +24,11 @@ from schemathesis import Case
 from sqlalchemy import select
 
 from app.deliveries import MODELS
-from app.localhub import LocalHub
-from app.main import create_app
-from app.settings import Settings
 from app.states import State
 from app.store import NewRequest
 from app.tables import Delivery
-from tests.service_process import free_port, wait_for
+from tests.contract.app.served import REPOSITORY, Served, served_service, signed
 
-SECRET, REPOSITORY = "a secret for tests", "acme/kernels"
 ANSWER_S = 10.0
 EVERY_ROUTE = {
     "/", "/healthz", "/login", "/login/callback", "/logout", "/metrics", "/readyz", "/requests", "/requests/{request_id}",
@@ -63,57 +53,18 @@ pytestmark = [
 ]
 
 
-@dataclass
-class Running:
-    """The service in this process, what it logged, and its description."""
-
-    url: str
-    logged: list[logging.LogRecord]
-    schema: dict[str, Any]
-    app: FastAPI
-
-
-class _Kept(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served_service(tmp_path_factory.mktemp("schemathesis")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("schemathesis")
-    (folder / "files").mkdir()
-    (folder / "files" / "README.md").write_text("# Kernels\n")
-    hub, port, kept = LocalHub(folder / "hub"), free_port(), _Kept()
-    with hub.serve() as served:
-        hub.create_repository("acme", "kernels", folder / "files")
-        registered = hub.register_app("liger-bot", "acme", f"http://127.0.0.1:{port}/webhook", SECRET)
-        installation = hub.install_app("liger-bot", "acme")
-        known = Settings(
-            _env_file=None, webhook_secret=SECRET, app_id=registered.id, private_key=registered.private_key,
-            client_id="Iv1.test", client_secret="another secret", github_url=served.api_url, github_web_url=served.url,
-            data_dir=folder / "data", port=port, executor_id="schemathesis", compile_schedules=False,
-        )  # fmt: skip
-        app = create_app(known)
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=2))
-        thread = threading.Thread(target=server.run, name="service", daemon=True)
-        logging.getLogger().addHandler(kept)
-        thread.start()
-        try:
-            wait_for(lambda: server.started or not thread.is_alive(), 60, "the service came up")
-            asked = NewRequest(REPOSITORY, installation, 1, 1, "a-person", 7, "dev", "relu2", "op")
-            identifier = app.state.store.create_request(asked).id
-            app.state.store.move(identifier, State.cancelled)  # its issue doesn't exist
-            schema = described(app, identifier, installation)
-            yield Running(f"http://127.0.0.1:{port}", kept.records, schema, app)
-        finally:
-            server.should_exit = True
-            app.state.end_streams()
-            thread.join(30)
-            logging.getLogger().removeHandler(kept)
+def schema(service: Served) -> dict[str, Any]:
+    asked = NewRequest(REPOSITORY, service.installation_id, 1, 1, "a-person", 7, "dev", "relu2", "op")
+    identifier = service.app.state.store.create_request(asked).id
+    service.app.state.store.move(identifier, State.cancelled)  # its issue doesn't exist
+    return described(service.app, identifier, service.installation_id)
 
 
 def described(app: FastAPI, request_id: str, installation_id: int) -> dict[str, Any]:
@@ -175,7 +126,7 @@ def delivery(schema: dict[str, Any], installation_id: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def send(running: Running, client: httpx.Client, case: Case) -> int:
+def send(running: Served, client: httpx.Client, case: Case) -> int:
     """The status of what a case asks, signed where it is a delivery; streams are let go after their head."""
     sent = case.as_transport_kwargs(base_url=running.url)
     sent = {
@@ -189,36 +140,33 @@ def send(running: Running, client: httpx.Client, case: Case) -> int:
     if case.path == "/webhook":
         given_as_json = json.dumps(sent.pop("json", None)).encode()
         body = sent.pop("data", None) or given_as_json
-        signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-        headers |= {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Delivery": uuid.uuid4().hex}
+        headers |= signed(body) | {"X-GitHub-Delivery": uuid.uuid4().hex}
         sent["content"] = body
     with client.stream(**sent, headers=headers) as answer:
         return answer.status_code
 
 
-def test_every_route_is_described(running: Running):
-    assert set(running.schema["paths"]) == EVERY_ROUTE
+def test_every_route_is_described(schema: dict[str, Any]):
+    assert set(schema["paths"]) == EVERY_ROUTE
 
 
 @pytest.mark.parametrize("path", sorted(EVERY_ROUTE))
-def test_no_route_fails_whatever_it_is_sent(running: Running, path: str):
-    already = len(running.logged)
+def test_no_route_fails_whatever_it_is_sent(service: Served, schema: dict[str, Any], path: str):
+    already = len(service.logged)
     statuses: set[int] = set()
     with httpx.Client(timeout=ANSWER_S) as client:
-        for strategy in strategies(running.schema, path):
+        for strategy in strategies(schema, path):
 
             @EXAMPLES
             @given(case=strategy)
             def ask(case: Case) -> None:
-                status = send(running, client, case)
+                status = send(service, client, case)
                 statuses.add(status)
                 assert status < 500, case.as_curl_command()
 
             ask()
     assert statuses
-    wait_for(lambda: not running.app.state.store.waiting_deliveries(), 30, "every delivery was processed")
-    wrong = [one for one in running.logged[already:] if one.levelno >= logging.ERROR or one.exc_info]
-    assert [logging.Formatter().format(one) for one in wrong] == []
+    assert service.faults_after(already) == []
 
 
 def strategies(schema: dict[str, Any], path: str) -> Iterator[SearchStrategy[Case]]:
@@ -236,8 +184,8 @@ def strategies(schema: dict[str, Any], path: str) -> Iterator[SearchStrategy[Cas
         yield schemathesis.openapi.from_dict(one)[path]["POST"].as_strategy()
 
 
-def test_what_is_made_up_is_understood_often_enough_to_say_something(running: Running):
-    with running.app.state.store._session() as session:
+def test_what_is_made_up_is_understood_often_enough_to_say_something(service: Served):
+    with service.app.state.store._session() as session:
         told = list(session.scalars(select(Delivery.note)))
     assert len(told) > 50
     assert sum("not an understood" not in (one or "") for one in told) > len(told) / 4
