@@ -8,7 +8,7 @@ from kernels.kernel_printer import KernelSource
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
-from kernels.row_program import SPLITS, RowProgram
+from kernels.row_program import SPLITS, Gather, Index, RowProgram
 from kernels.schedules import (
     COLUMN_BLOCK,
     COLUMN_PROGRAMS,
@@ -149,6 +149,8 @@ class WrapperPrinter(WrapperSums, WrapperHostSteps):
                     settings.append("rows_per_program = triton.cdiv(n_rows, n_programs)")
                 if tiled:
                     grid = "n_programs, n_tiles"
+        if self._written_without_columns(step):
+            count, settings = "n_rows", [x.replace("(n_cols)", "(max(n_cols, 1))") for x in settings]
         allocations = self._allocations(program)
         allocations += [
             f"_{stem(n)} = torch.zeros({self.shape(self.tensors[n])}, dtype=torch.float32, device={main}.device)"
@@ -189,6 +191,16 @@ class WrapperPrinter(WrapperSums, WrapperHostSteps):
             *(INDENT + x for x in (*settings, *call)),
             *sums,
         ]
+
+    def _written_without_columns(self, step: PrintedStep) -> bool:
+        """Whether rows of no columns have a value too, as the sum of nothing: what the kernel writes is as long as there are rows."""
+        program = step.program
+        if step.schedule not in ("persistent_row", "looped_row") or any(
+            isinstance(n, Index | Gather) for n in program.nodes
+        ):
+            return False
+        results = [self.tensors[s.tensor] for s in program.stores]
+        return any(t.kind in ("output", "gradient") and not set(t.axes) & set(program.cols) for t in results)
 
     def _split_step(self, step: PrintedStep) -> list[str]:
         """A launch over parts of rows. The sizes are those of the kernel before it, when that had parts too."""

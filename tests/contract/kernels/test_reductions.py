@@ -46,6 +46,12 @@ LOSSES = {
     "cosine": ("F.cosine_embedding_loss(x, y, torch.ones(x.shape[0]), reduction='{}')", (FULL, OTHER)),
 }  # fmt: skip
 MODES = ["none", "sum", "mean"]
+OF_NOTHING = {
+    "sum_of_nothing": "x.sum(-1)",
+    "mean_of_nothing": "x.mean(-1)",
+    "norm_of_nothing": "torch.sqrt((x * x).sum(-1))",
+    "logsumexp_of_nothing": "torch.logsumexp(x, -1)",
+}
 
 
 def op(name: str, body: str, tensors: tuple[TensorSpec, ...]) -> OpSpec:
@@ -66,6 +72,10 @@ def outcomes() -> dict[str, Outcome]:
     for each in ops:
         one = case(each)
         cases.append({**one, "op": {**one["op"], "name": each.name}})
+    for name, body in OF_NOTHING.items():
+        one = case(op(name, body, (FULL,)))
+        sizes = [{"n_rows": 3, "n_cols": 0}, {"n_rows": 0, "n_cols": 0}]
+        cases.append({**one, "op": {**one["op"], "name": name}, "sizes": sizes})
     return run(cases)
 
 
@@ -76,4 +86,9 @@ def test_a_reduction_over_any_axis(outcomes: dict[str, Outcome], name: str):
 
 @pytest.mark.parametrize("name", [f"{n}_{m}" for n in LOSSES for m in MODES])
 def test_a_loss_in_each_reduction_mode(outcomes: dict[str, Outcome], name: str):
+    assert_close(outcomes[name])
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_rows_of_no_columns(outcomes: dict[str, Outcome], name: str):
     assert_close(outcomes[name])
