@@ -45,16 +45,24 @@ async def compiled_schedules(
     progress: OnProgress | None = None,
     *,
     widths: Sequence[int] = WIDTHS,
+    warps: Sequence[int] = NUM_WARPS,
+    others: bool = True,
     deadline_s: float = DEADLINE_S,
 ) -> ScheduleTable:
-    """Compile every schedule considered for every architecture; the chosen one with other numbers of warps too.
+    """Compile every schedule considered for every architecture; the chosen one with other numbers of `warps` too.
+
+    others: also schedules that are considered and not chosen.
 
     What could not be compiled is told in the table's note. Raises BenchError when no runner could be started.
     """
     table = ScheduleTable()
     notes: list[str] = []
     for one in considered(traced, derivation):
-        report = await _compiled(one, traced, bench, progress, widths, deadline_s)
+        if not (one.chosen or others):
+            continue
+        report = await _compiled(
+            one, traced, bench, progress, widths, warps if one.chosen else (), deadline_s
+        )
         table.rows += compiled_rows(one, report.verdicts, table.rows)
         note = _note(report, deadline_s)
         if note:
@@ -69,6 +77,7 @@ async def _compiled(
     bench: Bench,
     progress: OnProgress | None,
     widths: Sequence[int],
+    warps: Sequence[int],
     deadline_s: float,
 ) -> Report:
     style, op = one.style, one.derivation.op
@@ -89,7 +98,7 @@ async def _compiled(
             checkout=folder,
             target=target,
             n_cols=[-(-width // multiple) * multiple for width in widths],
-            num_warps=list(NUM_WARPS) if one.chosen else [],
+            num_warps=list(warps),
         )
         nonce = secrets.token_hex(16)
         job = Job(id=f"schedules-{nonce[:12]}", nonce=nonce, deadline_s=deadline_s, payload=payload)

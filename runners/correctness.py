@@ -12,7 +12,8 @@ from runners.checkout import copy_checkout, inside
 from runners.checks.imports import import_verdicts
 from runners.checks.target_tests import file_verdicts, parse_junit
 from runners.environment import has_gpu
-from runners.gauntlet.session import INTERPRETER, Outcomes, gauntlet_of
+from runners.gauntlet.judges import judges_of
+from runners.gauntlet.session import INTERPRETER, Outcomes
 from runners.protocol import CorrectnessPayload, Isolation, Job, Progress, Report, Status, Verdict
 from runners.sandbox import Child, Limits, read_result, run_confined, scratch_folder, site_packages
 
@@ -76,8 +77,8 @@ def _gauntlet(
         "memory_bytes": job.memory_bytes,
         "python": target_python,
     }
-    with gauntlet_of(payload.target, **settings) as gauntlet:
-        return gauntlet.run(
+    with judges_of(payload.target, **settings) as judges:
+        return judges.run(
             copy,
             payload.target,
             lambda done, total, name: counter("gauntlet", done, total, f"gauntlet {name}"),

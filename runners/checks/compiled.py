@@ -27,4 +27,4 @@ def cases(builder: Builder) -> Iterator[Callable[[], Case]]:
         )
 
 
-FAMILY = Family("compiled", "torch.compile with fullgraph", cases, needs_gpu=True)
+FAMILY = Family("compiled", "torch.compile with fullgraph", cases, only_on="a GPU")

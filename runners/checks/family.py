@@ -29,7 +29,7 @@ class Family:
     """One family of the gauntlet.
 
     cases: what it runs · inspect: problems seen over its own cases · inspect_all: problems seen over every case of the
-    gauntlet · numbers: what its cases' results are held to · needs_gpu: skipped, saying so, without one · essential: flagged
+    gauntlet · numbers: what its cases' results are held to · only_on: skipped, saying so, on the other · essential: flagged
     where no case can be run.
     """
 
@@ -39,7 +39,7 @@ class Family:
     inspect: Inspect | None = None
     inspect_all: Inspect | None = None
     numbers: Literal["truth", "casts", "none"] = "truth"
-    needs_gpu: bool = False
+    only_on: Literal["a GPU", "the interpreter"] | None = None
     hard: bool = True
     essential: bool = False  # without a case of it a candidate was not judged: a person must look
     nothing_to_test: str = "this op has nothing of the kind"

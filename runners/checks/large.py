@@ -46,6 +46,6 @@ FAMILY = Family(
     "large",
     "more than 2^31 elements",
     cases,
-    needs_gpu=True,
+    only_on="a GPU",
     nothing_to_test="only ops whose rows are independent are tiled this large",
 )

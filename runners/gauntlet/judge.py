@@ -66,7 +66,7 @@ class Judge:
         """Every case of every family that can run here."""
         for family in self.families:
             self.cases[family.name], self.refused[family.name] = [], []
-            if family.cases is None or (family.needs_gpu and not self.gpu):
+            if family.cases is None or not self._runs_here(family):
                 continue
             for make in family.cases(self.builder):
                 try:
@@ -97,6 +97,9 @@ class Judge:
         for family in families:
             yield self._verdict(family, judged[family.name], everything)
 
+    def _runs_here(self, family: Family) -> bool:
+        return family.only_on in (None, "a GPU" if self.gpu else "the interpreter")
+
     def _truth(self, case: Case) -> tuple[Results, Results]:
         """Truth and eager for a case, once. A case whose truth the reference can't give is refused before it is run."""
         if case.id not in self.truths:
@@ -112,13 +115,13 @@ class Judge:
     def _verdict(self, family: Family, judged: list[Judged], everything: list[Judged]) -> Verdict:
         started = time.monotonic()
         check = f"gauntlet/{family.name}"
-        if family.needs_gpu and not self.gpu:
+        if not self._runs_here(family):
             return Verdict(
                 check=check,
                 gate=Gate.correctness,
                 outcome=Outcome.skipped,
                 hard=family.hard,
-                summary=f"{family.title}: needs a GPU",
+                summary=f"{family.title}: needs {family.only_on}",
             )
         if family.cases is not None and not judged:
             refused = self.refused[family.name]

@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 CONFINED = HERE.parent / "confined"
 INTERPRETER = HERE.parent / "interpreter.py"
 CASE_LINE = re.compile(r"case (\d+)/(\d+) (.*)")
+INTERPRETED = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
 VERDICTS = TypeAdapter(list[Verdict])
 POLL_S = 0.02
 OnCase = Callable[[int, int, str], None]
@@ -96,7 +97,7 @@ class Gauntlet:
             import_path=[checkout / "src", checkout, *site_packages(self.python)],
             readable=[checkout, cases, given, *([] if self.gpu else [INTERPRETER])],
             writable=[output],
-            environment={"OMP_NUM_THREADS": "1", **({} if self.gpu else {"TRITON_INTERPRET": "1"})},
+            environment={"OMP_NUM_THREADS": "1", **({} if self.gpu else INTERPRETED)},
             gpu=self.gpu,
         )
 
@@ -153,9 +154,13 @@ def gauntlet_of(
     memory_bytes: int,
     python: Path = Path(sys.executable),
     families: Sequence[str] = (),
+    interpreted: bool = False,
 ) -> Iterator[Gauntlet]:
-    """Start the judge of `target.op`; candidates of that op are then run one by one, or two at a time."""
-    gpu = has_gpu()
+    """Start the judge of `target.op`; candidates of that op are then run one by one, or two at a time.
+
+    interpreted: in the interpreter, also where there is a GPU.
+    """
+    gpu = has_gpu() and not interpreted
     with scratch_folder() as scratch, ThreadPoolExecutor(1) as pool:
         cases, outputs, verdicts = scratch / "cases", scratch / "outputs", scratch / "verdicts"
         for folder in (cases, outputs, verdicts):

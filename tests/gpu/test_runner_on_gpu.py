@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runners.environment import has_gpu
-from runners.gauntlet.session import gauntlet_of
+from runners.gauntlet.judges import judges_of
 from runners.jobs import run_job
 from runners.protocol import BenchmarkPayload, Job, Outcome, Status
 from tests.redteam.honest import HONEST, target
@@ -28,7 +28,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("op", HONEST)
 def test_an_honest_candidate_passes_everything(op: str, checkout: Path) -> None:
-    with gauntlet_of(target(op), seed=11, deadline_s=280, memory_bytes=64 * 1024**3) as gauntlet:
+    with judges_of(target(op), seed=11, deadline_s=280, memory_bytes=64 * 1024**3) as gauntlet:
         outcomes = gauntlet.run(checkout, target(op))
     found = {verdict.check.removeprefix("gauntlet/"): verdict for verdict in outcomes.verdicts}
     assert [v.summary for v in found.values() if v.outcome is Outcome.failed] == []

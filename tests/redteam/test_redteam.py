@@ -10,7 +10,7 @@ import pytest
 
 from runners.checks.families import FAMILIES
 from runners.checks.static import check_static
-from runners.gauntlet.session import Gauntlet, gauntlet_of
+from runners.gauntlet.judges import Judges, judges_of
 from runners.jobs import run_job
 from runners.products import has_product
 from runners.protocol import CompilePayload, Job, Outcome, Status, Verdict
@@ -21,12 +21,12 @@ SEED = 20_261_130
 
 
 @pytest.fixture(scope="module")
-def gauntlets() -> Iterator[dict[str, Gauntlet]]:
+def gauntlets() -> Iterator[dict[str, Judges]]:
     """One judge an op; every candidate has a sandbox of its own, as in a job."""
     with ExitStack() as stack:
         yield {
             op: stack.enter_context(
-                gauntlet_of(target(op), seed=SEED, deadline_s=900, memory_bytes=8 * 1024**3)
+                judges_of(target(op), seed=SEED, deadline_s=900, memory_bytes=8 * 1024**3)
             )
             for op in HONEST
         }
@@ -41,7 +41,7 @@ def repository(root: Path, op: str, source: str) -> Path:
     return root / "checkout"
 
 
-def judge(gauntlet: Gauntlet, checkout: Path, op: str, families: list[str]) -> dict[str, Verdict]:
+def judge(gauntlet: Judges, checkout: Path, op: str, families: list[str]) -> dict[str, Verdict]:
     outcomes = gauntlet.run(checkout, target(op), families=families)
     assert outcomes.refusal is None
     return {verdict.check.removeprefix("gauntlet/"): verdict for verdict in outcomes.verdicts}
@@ -60,7 +60,7 @@ def failed(verdicts: list[Verdict]) -> list[Verdict]:
 
 @pytest.mark.parametrize("change", [*CHEATS, *BUGS], ids=lambda change: change.name)
 def test_each_is_caught_by_who_should_catch_it(
-    change: Change, tmp_path: Path, gauntlets: dict[str, Gauntlet]
+    change: Change, tmp_path: Path, gauntlets: dict[str, Judges]
 ) -> None:
     """By every one of `caught_by`, on its own: no check leans on another."""
     checkout = repository(tmp_path, change.op, change.source())
@@ -77,9 +77,7 @@ def test_each_is_caught_by_who_should_catch_it(
 
 
 @pytest.mark.parametrize("op", HONEST)
-def test_an_honest_candidate_passes_everything(
-    op: str, tmp_path: Path, gauntlets: dict[str, Gauntlet]
-) -> None:
+def test_an_honest_candidate_passes_everything(op: str, tmp_path: Path, gauntlets: dict[str, Judges]) -> None:
     source = HONEST[op][0]
     checkout = repository(tmp_path, op, source)
     path = target(op).path
