@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
@@ -160,7 +161,9 @@ def advance_run(request: Request, body: RunState) -> Response:
 
 @router.post("/workflow-runs/{run_id}/artifacts/{name}")
 async def upload_artifact(request: Request, run_id: int, name: str) -> dict[str, Any]:
-    return {"artifact_id": _hub(request).add_artifact(run_id, name, await request.body())}
+    body = await request.body()
+    # On the event loop it would wait for a writer whose transaction ends on the event loop.
+    return {"artifact_id": await run_in_threadpool(_hub(request).add_artifact, run_id, name, body)}
 
 
 class Taking(BaseModel):

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import APIRouter, Form, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from sqlalchemy import ForeignKey, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
@@ -121,9 +122,8 @@ def agree(
 @router.post("/login/oauth/access_token")
 async def exchange(request: Request) -> Response:
     """A code for a token, once. Refusals are answered 200 with `error`, as GitHub does."""
-    given = await _given(request)
-    with transaction(context_of(request), write=True, actor=lambda _session: ANONYMOUS) as tx:
-        answer = _exchanged(tx, given)
+    # not on the event loop, on which another writer's transaction may have to end
+    answer = await run_in_threadpool(_exchange, context_of(request), await _given(request))
     if "json" in request.headers.get("accept", ""):
         return JSONResponse(answer)
     return Response(urlencode(answer), media_type="application/x-www-form-urlencoded")
@@ -133,14 +133,25 @@ async def exchange(request: Request) -> Response:
 async def delete_token(request: Request, client_id: str) -> Response:
     """End a token that the App was given for a person."""
     body = await request.json()
-    with transaction(context_of(request), write=True, actor=lambda _session: ANONYMOUS) as tx:
-        if not _is_app(tx, client_id, request.headers.get("authorization", "")):
+    authorization = request.headers.get("authorization", "")
+    token = digest(str(body.get("access_token", "")))
+    await run_in_threadpool(_delete, context_of(request), client_id, authorization, token)
+    return Response(status_code=204)
+
+
+def _delete(context: Context, client_id: str, authorization: str, token_digest: str) -> None:
+    with transaction(context, write=True, actor=lambda _session: ANONYMOUS) as tx:
+        if not _is_app(tx, client_id, authorization):
             raise ApiError(401, "Bad credentials")
-        token = tx.session.get(Token, digest(str(body.get("access_token", ""))))
+        token = tx.session.get(Token, token_digest)
         if token is None or token.installation_id is not None:
             raise ApiError(422, "Validation Failed")
         tx.session.delete(token)
-    return Response(status_code=204)
+
+
+def _exchange(context: Context, given: dict[str, Any]) -> dict[str, Any]:
+    with transaction(context, write=True, actor=lambda _session: ANONYMOUS) as tx:
+        return _exchanged(tx, given)
 
 
 def _exchanged(tx: Transaction, given: dict[str, Any]) -> dict[str, Any]:
