@@ -153,11 +153,13 @@ class Approvals:
             return
         repository = self._ports.repository(request)
         try:
+            reactions = await repository.reactions(profile.comment_id)
+            # after the reactions: what was edited before one of them came is then seen
             comment = await repository.comment(profile.comment_id)
         except NotFoundError:
             await self._ports.status.show_profile(request_id)
             return
-        answers = [one for one in await repository.reactions(comment.id) if one.content in {APPROVE, VETO}]
+        answers = [one for one in reactions if one.content in {APPROVE, VETO}]
         if not answers:
             return
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from app.dispatch import LocalBench
 from app.following import Following
 from app.github import GitHubApp
 from app.intake import Intake
+from app.localhub.faults import RequestFault
 from app.ports import Ports
 from app.settings import Settings
 from app.states import Stage, State
@@ -224,6 +226,25 @@ async def test_a_thumb_that_was_there_before_the_profile_is_stale(desk: Desk):
     desk.store.move(request.id, State.awaiting_approval)
     await desk.approvals.poll()
     assert desk.store.request(request.id).state == State.awaiting_approval
+
+
+async def test_a_comment_that_is_edited_while_its_answers_are_read_is_not_approved(desk: Desk):
+    request = await desk.waiting()
+    comment = desk.store.request(request.id).status_comment_id
+    assert comment is not None
+    slow = RequestFault(kind="latency", method="GET", path=f"/comments/{comment}/reactions", seconds=1.5)
+    desk.place.hub.faults.add(slow)
+    reading = asyncio.create_task(desk.approvals.read(request.id))
+    await asyncio.sleep(0.7)  # by now the first question was asked
+    desk.place.hub.faults.clear()
+    with desk.place.as_user("maintainer") as client:
+        path = f"/repos/{FULL_NAME}/issues/comments/{comment}"
+        body = client.get(path).json()["body"].replace("relu2", "evil")
+        client.patch(path, json={"body": body}).raise_for_status()
+    desk.place.react(comment, "+1")
+    await reading
+    assert desk.store.request(request.id).state == State.awaiting_approval
+    assert any("the profile's comment had been edited" in body for body in desk.bodies())
 
 
 async def test_a_writers_thumb_down_rejects(desk: Desk):
