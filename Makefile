@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS ?=
-# Two processes: the tests mostly wait for one process or another. A file's tests stay together.
-PARALLEL ?= -n 2 --dist loadfile
+# Three processes on two cores, since tests also wait; a file's tests stay together, and tests/conftest.py puts the long files first.
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-all unit contract e2e browser gpu check format serve hub size clean
 

@@ -6,6 +6,5 @@ import os
 
 import pytest
 
-exhaustive = pytest.mark.skipif(
-    not os.environ.get("LIGER_BOT_TEST_ALL"), reason="takes minutes; `make test-all` runs it"
-)
+EXHAUSTIVE = bool(os.environ.get("LIGER_BOT_TEST_ALL"))
+exhaustive = pytest.mark.skipif(not EXHAUSTIVE, reason="takes minutes; `make test-all` runs it")

@@ -12,13 +12,18 @@ from agents.dev.refused import Refused
 from agents.dev.understand import understand
 from app.dispatch import LocalBench
 from tests.dict_tree import DictTree
+from tests.exhaustive import EXHAUSTIVE
 from tests.mini_library import mini_library
 
-BLOCKS = {
+# Two minutes of two cores; `contract/runners` has one that is stopped sooner.
+ENDLESS = {
     "loops for ever": (
         "def f(x):\n    n = 0\n    while n >= 0:\n        n = n + 1\n    return x * n\n",
         "longer than it may",
     ),
+}
+BLOCKS = {
+    **(ENDLESS if EXHAUSTIVE else {}),
     "allocates 100 GB": ("def f(x):\n    y = [0.0] * 12_500_000_000\n    return x * y[0]\n", "MemoryError"),
     "loads from a hub": ("def f(x):\n    return torch.hub.load('a/b', 'c')(x)\n", "hub"),
     "opens a file": ("def f(x):\n    open('/etc/passwd').read()\n    return x\n", "open"),

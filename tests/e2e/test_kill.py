@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.service_process import Scene, scene, wait_for
 
@@ -81,6 +82,7 @@ def runner_processes() -> list[int]:
     return [one.pid for one in psutil.process_iter(["cmdline"]) if "runners" in (one.info["cmdline"] or [])]
 
 
+@exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_request_survives_being_killed_at_every_step(here: Scene, tmp_path: Path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.service_process import SECRET, Scene, scene, wait_for
 
@@ -305,6 +306,7 @@ def test_the_service_logged_no_secret(here: Scene):
     assert "ghs_" not in log
 
 
+@exhaustive
 @pytest.mark.slow
 def test_the_compiled_schedules_are_added_to_the_same_profile(tmp_path: Path):
     with scene(tmp_path, liger_checkout(tmp_path / "files"), COMPILE_SCHEDULES="true") as here:
