@@ -47,7 +47,8 @@ class GitStore:
 
     @contextmanager
     def _open(self, repository_id: int) -> Iterator[git.Repo]:
-        repo = git.Repo(self.path(repository_id))
+        # objects are read in this process: starting git for each of them, often inside a transaction, holds others up
+        repo = git.Repo(self.path(repository_id), odbt=git.GitDB)
         try:
             yield repo
         finally:

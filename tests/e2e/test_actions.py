@@ -18,6 +18,7 @@ from app.actions.workflow import WORKFLOW_PATH, workflow_text
 from runners.envelope import DispatchedReport
 from runners.protocol import Environment, Gate, Isolation, Outcome, Report, Status, Verdict
 from tests.artifacts import zipped
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.service_process import Scene, scene, wait_for
 
@@ -196,6 +197,7 @@ def test_a_candidate_is_judged_by_runners_of_two_architectures(here: Scene, tmp_
             box.end()
 
 
+@exhaustive
 @pytest.mark.slow
 def test_a_pull_request_is_followed_until_it_is_merged(here: Scene):
     played = approved(here, "mish")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, text
 
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.service_process import Scene, scene
@@ -29,6 +30,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> 
         yield running
 
 
+@exhaustive
 @pytest.mark.slow
 def test_a_comment_becomes_a_verified_draft_pull_request_on_postgres(here: Scene):
     issue = here.open_issue()

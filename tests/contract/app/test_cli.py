@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 
 
@@ -81,10 +82,10 @@ def test_a_refused_op_is_exit_code_1_and_the_json_says_why(checkout: Path, tmp_p
 @pytest.mark.parametrize(
     ("model", "reason", "try_next"),
     [
-        ("minstral", "has no model called", "/liger autopatch ministral"),
+        pytest.param("minstral", "has no model called", "/liger autopatch ministral", marks=exhaustive),
         ("llama", "already patches", "/liger autopatch llama --add rms_norm"),
-        ("bert", "is an encoder", None),
-        ("acme/tiny", "nothing is fetched from the Hub", None),
+        pytest.param("bert", "is an encoder", None, marks=exhaustive),
+        pytest.param("acme/tiny", "nothing is fetched from the Hub", None, marks=exhaustive),
     ],
 )
 def test_a_model_that_can_not_be_patched_is_exit_code_1_and_one_sentence(
