@@ -63,7 +63,12 @@ class StatusComments:
         comment, edited = await self._write(request, body)
         reactions = await self._repository(request).reactions(comment.id)
         answers = [one for one in reactions if one.content in {APPROVE, VETO}]
-        stale = [one.id for one in answers if edited or one.created_at < comment.updated_at]
+        # GitHub's times have whole seconds: of the second in which it was written, what is there already came before
+        stale = [
+            one.id
+            for one in answers
+            if one.created_at < comment.updated_at or (edited and one.created_at == comment.updated_at)
+        ]
         self._store.profile_shown(
             request_id,
             request.attempt,

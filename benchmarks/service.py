@@ -133,9 +133,9 @@ def one_request(here: Scene, op: str) -> dict[str, float]:
     eyes = time.perf_counter() - started
     status = here.wait_for_comment(issue, "waiting for your decision", 120)
     profile = time.perf_counter() - started
-    started = time.perf_counter()
-    here.react(status["id"])
     before = len(here.call("GET", "/pulls", params={"state": "all"}))
+    here.react(status["id"])
+    started = time.perf_counter()
     wait_for(
         lambda: len(here.call("GET", "/pulls", params={"state": "all"})) > before, 120, "the pull request"
     )

@@ -177,6 +177,8 @@ class Scene:
         return self.call("POST", f"/issues/{issue}/comments", login, json={"body": body})["id"]
 
     def react(self, comment_id: int, content: str = "+1", login: str = "maintainer") -> None:
+        """A second later, as a person would: one in the second of the last edit is taken for one that was there before."""
+        time.sleep(1.0)
         self.call("POST", f"/issues/comments/{comment_id}/reactions", login, json={"content": content})
 
     def comments(self, issue: int) -> list[dict[str, Any]]:
