@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import make_transient
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, make_transient
 
 from app.database import open_database
 from app.github import GitHubApp
