@@ -97,11 +97,16 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_abandoned_scratch() -> None:
-    """Remove the temporary folders of runners that were killed before they could."""
+    """Remove the temporary folders of runners that were killed before they could. Others may do the same at this moment."""
     for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         owner = folder.name.removeprefix(SCRATCH).split("-", 1)[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, onerror=_make_removable)
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                owner.isdigit()
+                and not Path(f"/proc/{owner}").exists()
+                and folder.stat().st_uid == os.getuid()
+            ):
+                shutil.rmtree(folder, onerror=_make_removable)
 
 
 def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> None:
@@ -109,7 +114,10 @@ def _make_removable(function: Callable[..., Any], path: str, _error: Any) -> Non
         Path(path).parent.chmod(0o700)
         if not Path(path).is_symlink():
             Path(path).chmod(0o700)
-        function(path)
+        if function in (os.unlink, os.rmdir):
+            function(path)
+        else:  # what could not be looked into; os.open and os.scandir are told of here too
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def run_confined(

@@ -17,6 +17,7 @@ import pytest
 from runners.confinement import best_method, wrap
 from runners.sandbox import (
     OWN_ROOT,
+    SCRATCH,
     Child,
     Ended,
     Limits,
@@ -353,3 +354,23 @@ def test_as_another_user_the_commands_still_wrap(tmp_path: Path) -> None:
         wrap("limits", command, readable=[], writable=[], cwd=tmp_path, gpu=False, root=tmp_path)[-3:]
         == command
     )
+
+
+CLEAN = "from runners.sandbox import remove_abandoned_scratch as clean\nfor _ in range(40):\n    clean()\n"
+
+
+def test_runners_that_start_together_clean_up_after_killed_ones_without_harm(tmp_path: Path) -> None:
+    """Each finds the same folders, and some are gone, or half gone, before it gets to them."""
+    nobody = 2**22 + 1  # no process has this id
+    for number in range(300):
+        deep = tmp_path / f"{SCRATCH}{nobody}-{number}" / "home" / "a" / "b"
+        deep.mkdir(parents=True)
+        (deep / "file").write_text("x")
+    command = [sys.executable, "-c", CLEAN]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    cleaners = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(6)
+    ]
+    told = [cleaner.communicate(timeout=60)[1] for cleaner in cleaners]
+    assert [cleaner.returncode for cleaner in cleaners] == [0] * 6, told
+    assert list(tmp_path.iterdir()) == []
