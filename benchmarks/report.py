@@ -42,15 +42,13 @@ def main() -> None:
     """Read, write, and say what was written."""
     gpu = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "h200").glob("*.json"))]
     records = [record for result in gpu for record in result["records"]]
-    service = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "service").glob("*.json"))
-    ]
+    service = [text(one) for kind, text in SERVICE for one in _stored(f"service/{kind}-*.json")]
     parts = [
         "# Performance",
         "Written by `python -m benchmarks.report` from `benchmarks/results/`; every number was measured, and its environment stands beside it.",
     ]
     if service:
-        parts += ["## The service", *[_service(one) for one in service]]
+        parts += ["## The service", *service]
     if records:
         _plot(records)
         parts += ["## Kernels on one H200", *_kernels(gpu, records)]
@@ -58,7 +56,42 @@ def main() -> None:
     print(f"{PAGE.relative_to(ROOT)}: {len(records)} kernel records, {len(service)} service runs")
 
 
-def _service(result: dict[str, Any]) -> str:
+def _stored(pattern: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob(pattern))]
+
+
+def _caption(where: dict[str, Any]) -> str:
+    load = " to ".join(map(str, where.get("load_1min_before_and_after", [])))
+    return f"{where['cpu_count']} cores, {where['machine']}, Python {where['python']}, {where['store']}, commit `{where['commit']}`{f', load {load}' if load else ''}: `{where['command'].strip()}`"
+
+
+def _faults(result: dict[str, Any]) -> str:
+    kills = ", ".join(f"{count} of a {victim}" for victim, count in result["kills"].items())
+    rows = [
+        ["requests", f"{sum(result['requests'].values())}, of which {result['requests'].get('whole', 0)} to a verified pull request"],
+        ["kill -9", f"{sum(result['kills'].values())}: {kills}"],
+        ["answered", str(result["settled"])],
+        ["lost, or made twice", str(len(result["wrong"]))],
+        ["slowest answer of those that need no work", f"{max(times['max'] for kind, times in result['answered_s'].items() if kind not in ('whole', 'analysed'))} s, restarts included"],
+        ["took", f"{result['wall_s']:.0f} s"],
+    ]  # fmt: skip
+    return f"Killed at random:\n\n{_table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
+
+
+def _approvals(result: dict[str, Any]) -> str:
+    rows = [
+        ["profiles that wait", f"{result['pending']}, {result['with_a_strangers_reaction']} with a 👍 that doesn't count; read every {result['polled_every_s']:g} s"],
+        ["GraphQL queries an hour", f"{result['graphql_queries_an_hour']} of {result['limit_an_hour_each']}"],
+        ["REST requests an hour", f"{result['rest_requests_an_hour']} of {result['limit_an_hour_each']}"],
+        ["👍 to the start of the work", f"{result['reaction_to_start_s']} s"],
+        ["/readyz meanwhile, p50 / p99", f"{result['readyz']['p50_ms']} / {result['readyz']['p99_ms']} ms"],
+    ]  # fmt: skip
+    return (
+        f"Waiting for approval:\n\n{_table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
+    )
+
+
+def _load(result: dict[str, Any]) -> str:
     where, sent, request = result["environment"], result["deliveries"], result["request_medians"]
     rows = [
         [
@@ -76,8 +109,7 @@ def _service(result: dict[str, Any]) -> str:
         ["approval to draft pull request", f"{request['approval_to_pull_s']} s", f"median of {request['n']}"],
         ["pull request to verdict (CPU)", f"{request['pull_to_verdict_s']} s", f"median of {request['n']}"],
     ]
-    caption = f"{where['cpu_count']} cores, {where['machine']}, Python {where['python']}, {where['store']}, commit `{where['commit']}`: `{where['command'].strip()}`"
-    return _table(["what", "measured", "how"], rows) + f"\n\n{caption}"
+    return _table(["what", "measured", "how"], rows) + f"\n\n{_caption(where)}"
 
 
 def _kernels(results: list[dict[str, Any]], records: list[dict[str, Any]]) -> Iterable[str]:
@@ -227,6 +259,9 @@ def _table(header: list[str], rows: Iterable[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
+
+# What is shown of benchmarks/results/service, by the beginning of a file's name; docs/pages.md has the rest.
+SERVICE = (("load", _load), ("approvals", _approvals), ("faults", _faults))
 
 if __name__ == "__main__":
     main()
