@@ -51,9 +51,7 @@ async def compiled_schedules(
 ) -> ScheduleTable:
     """Compile every schedule considered for every architecture; the chosen one with other numbers of `warps` too.
 
-    others: also schedules that are considered and not chosen.
-
-    What could not be compiled is told in the table's note. Raises BenchError when no runner could be started.
+    others: also schedules that are considered and not chosen. What could not be compiled is told in the table's note. Raises BenchError when no runner could be started.
     """
     table = ScheduleTable()
     notes: list[str] = []

@@ -13,7 +13,7 @@ from runners.checks.imports import import_verdicts
 from runners.checks.target_tests import file_verdicts, parse_junit
 from runners.environment import has_gpu
 from runners.gauntlet.judges import judges_of
-from runners.gauntlet.session import INTERPRETER, Outcomes
+from runners.gauntlet.session import INTERPRETED, INTERPRETER, Outcomes
 from runners.protocol import CorrectnessPayload, Isolation, Job, Progress, Report, Status, Verdict
 from runners.sandbox import Child, Limits, read_result, run_confined, scratch_folder, site_packages
 
@@ -124,7 +124,7 @@ def _tests(
             import_path=[copy / "src", copy, *site_packages(target_python)],
             readable=[] if gpu else [INTERPRETER],
             writable=[copy, made],
-            environment={"OMP_NUM_THREADS": "1", **({} if gpu else {"TRITON_INTERPRET": "1"})},
+            environment={"OMP_NUM_THREADS": "1", **({} if gpu else INTERPRETED)},
             gpu=gpu,
         ),
         heard,

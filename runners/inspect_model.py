@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runners.gauntlet.session import INTERPRETER
+from runners.gauntlet.session import INTERPRETED, INTERPRETER
 from runners.protocol import InspectModelPayload, InspectModelResult, Job, Progress, Report, Status
 from runners.sandbox import Child, Ended, Limits, read_result, run_confined, scratch_folder, site_packages
 
@@ -50,7 +50,7 @@ def inspect_models(
                 import_path=[source, *site_packages(target_python)],
                 readable=[INTERPRETER, PROBE, given],
                 writable=[made],
-                environment={"OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+                environment={"OMP_NUM_THREADS": "1", **INTERPRETED},
             ),
             heard,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.checkout import copy_checkout
-from runners.gauntlet.session import INTERPRETER
+from runners.gauntlet.session import INTERPRETED, INTERPRETER
 from runners.model_checks.baseline import is_old
 from runners.model_checks.import_range import import_range
 from runners.protocol import (
@@ -190,7 +190,7 @@ def run_child(
             import_path=[copy / "src", copy, *site_packages(target_python)],
             readable=[INTERPRETER, SCENARIOS, given],
             writable=[copy, made],
-            environment={"OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+            environment={"OMP_NUM_THREADS": "1", **INTERPRETED},
         ),
         heard,
     )

@@ -15,7 +15,7 @@ from tests.dict_tree import DictTree
 from tests.exhaustive import EXHAUSTIVE
 from tests.mini_library import mini_library
 
-# Two minutes of two cores; `contract/runners` has one that is stopped sooner.
+# Runs until analyze's deadline, a minute; `contract/runners` has one that is stopped sooner.
 ENDLESS = {
     "loops for ever": (
         "def f(x):\n    n = 0\n    while n >= 0:\n        n = n + 1\n    return x * n\n",

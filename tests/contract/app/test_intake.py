@@ -228,6 +228,26 @@ async def test_a_thumb_that_was_there_before_the_profile_is_stale(desk: Desk):
     assert desk.store.request(request.id).state == State.awaiting_approval
 
 
+async def test_a_thumb_of_a_later_second_counts_though_it_is_there_at_the_first_look(desk: Desk):
+    await desk.says("/liger dev relu2")
+    request = desk.request
+    await desk.ports.status.put(request.id)
+    comment = desk.store.request(request.id).status_comment_id
+    assert comment is not None
+    desk.store.move(request.id, State.understanding)
+    desk.store.save_profile(request.id, 1, kernel_profile())
+    slow = RequestFault(kind="latency", method="GET", path=f"/comments/{comment}/reactions", seconds=3)
+    desk.place.hub.faults.add(slow)
+    showing = asyncio.create_task(desk.ports.status.show_profile(request.id))
+    await asyncio.sleep(1.6)  # the comment is written, and its second is over
+    desk.place.react(comment, "+1")
+    await showing
+    desk.place.hub.faults.clear()
+    desk.store.move(request.id, State.awaiting_approval)
+    await desk.approvals.poll()
+    assert desk.store.request(request.id).state == State.acting
+
+
 async def test_a_comment_that_is_edited_while_its_answers_are_read_is_not_approved(desk: Desk):
     request = await desk.waiting()
     comment = desk.store.request(request.id).status_comment_id

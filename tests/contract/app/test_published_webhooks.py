@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,7 +27,7 @@ def examples() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_service(Path(tmp_path_factory.mktemp("webhooks"))) as served:
+    with served_service(tmp_path_factory.mktemp("webhooks")) as served:
         yield served
 
 

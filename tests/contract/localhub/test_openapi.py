@@ -5,9 +5,6 @@ The description comes from npm's @octokit/openapi, once, into a cache folder; wi
 
 import json
 import re
-import shutil
-import subprocess
-import tarfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +22,9 @@ from referencing.jsonschema import DRAFT202012
 from app.localhub.application import API_ROUTERS
 from tests.contract.localhub.conftest import OWNER, REPO, World
 from tests.contract.localhub.life import live_a_whole_life
+from tests.npm import npm_file
 
 VERSION = "23.0.2"
-CACHE = Path(__file__).parents[3] / ".liger-bot" / "openapi"
 DOCUMENT = "urn:github"
 # The package inlines `account` here as a user AND an enterprise at once, which nothing can be; elsewhere in the same
 # document the same field is one OR the other.
@@ -36,29 +33,7 @@ MEMBER = "package/generated/api.github.com.json"
 
 
 def _download() -> dict[str, Any]:
-    stored = CACHE / f"{VERSION}.json"
-    if not stored.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("npm is not installed, and GitHub's OpenAPI description is not in the cache")
-        CACHE.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [npm, "pack", f"@octokit/openapi@{VERSION}"],
-            cwd=CACHE,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        if done.returncode != 0:
-            pytest.skip(f"npm can't fetch GitHub's OpenAPI description: {done.stderr[-200:]}")
-        archive = CACHE / done.stdout.strip().splitlines()[-1]
-        with tarfile.open(archive) as packed:
-            member = packed.extractfile(MEMBER)
-            assert member is not None
-            stored.write_bytes(member.read())
-        archive.unlink()
-    return json.loads(stored.read_text())
+    return json.loads(npm_file(f"@octokit/openapi@{VERSION}", MEMBER).read_text())
 
 
 def _as_json_schema(node: Any) -> Any:
