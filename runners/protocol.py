@@ -204,7 +204,7 @@ class VerifyModelPayload(Record):
     )
     package: str = Field(description='"liger_kernel"')
     function: str = Field(description='"apply_liger_kernel_to_nemotron"')
-    model_type: str
+    model_type: str = Field(description='as its module is named: "openai_gpt"')
     modeling_module: str = Field(description='"transformers.models.nemotron.modeling_nemotron"')
     causal_class: str
     config_class: str = Field(description="exported by transformers itself")

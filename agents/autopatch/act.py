@@ -114,7 +114,7 @@ def write(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) -> 
         )
     try:
         plan = patch_plan(profile, layout)
-        new = {layout.path("transformers", "model", f"{profile.model_type}.py"): model_file(profile, layout)}
+        new = {layout.path("transformers", "model", f"{profile.identifier}.py"): model_file(profile, layout)}
         function = patch_function(profile, plan, layout)
     except Unpatchable as error:
         raise ActFailed(f"No patch can be made for {profile.model_type}: {error}.") from error
@@ -137,11 +137,11 @@ def write(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) -> 
             if flag.why_not is None and flag.name not in only_vision(plan.norms)
         },
         unsupported=[flag.name for flag in plan.flags if flag.why_not],
-        tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.model_type}"],
+        tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.identifier}"],
         convergence=[path for path in layout.convergence if path in edited],
         imports=[
             f"{package}.transformers:{plan.function}",
-            f"{package}.transformers.model.{profile.model_type}:lce_forward",
+            f"{package}.transformers.model.{profile.identifier}:lce_forward",
         ],
         ruff=conventions.ruff_requirement,
         commit_message=commit_message(profile, plan, repairs),
@@ -194,7 +194,7 @@ def _edited(
     conditional = [
         path
         for path in layout.convergence
-        if f'model_name == "mini_{profile.model_type}"' in files.get(path, "")
+        if f'model_name == "mini_{profile.identifier}"' in files.get(path, "")
     ]
     if conditional:
         beyond.append("run_mini_model of the convergence tests: rope or swiglu is not asked of this model")

@@ -30,7 +30,7 @@ def add_mini_model(text: str, profile: ModelProfile, plan: Plan, path: str, line
 
 
 def available(profile: ModelProfile) -> str:
-    return f"{profile.model_type.upper()}_AVAILABLE"
+    return f"{profile.identifier.upper()}_AVAILABLE"
 
 
 def _add_test_import(text: str, name: str, path: str) -> str:
@@ -71,7 +71,7 @@ def _add_setup(text: str, profile: ModelProfile, plan: Plan, revert: str, path: 
         f"            {name}={_literal(value)},\n" for name, value in sorted(profile.mini_config.items())
     )
     code = (
-        f'\nif {available(profile)}:\n    {SETUPS}["mini_{profile.model_type}"] = MiniModelConfig(\n'
+        f'\nif {available(profile)}:\n    {SETUPS}["mini_{profile.identifier}"] = MiniModelConfig(\n'
         f"        liger_kernel_patch_func={plan.function},\n"
         f"        liger_kernel_patch_revert_func={revert},\n"
         f"        model_class={profile.causal_class},\n"
@@ -98,7 +98,7 @@ def _add_parameters(text: str, profile: ModelProfile, plan: Plan, path: str) -> 
     )
     stem = profile.causal_class.removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
     code = (
-        f'        pytest.param(\n            "mini_{profile.model_type}",\n'
+        f'        pytest.param(\n            "mini_{profile.identifier}",\n'
         + "".join(f"            {number},\n" for number in numbers)
         + f"            marks=[\n{marks}                pytest.mark.skipif(\n"
         f"                    not {available(profile)},\n"
@@ -156,7 +156,7 @@ def _add_conditionals(text: str, profile: ModelProfile, plan: Plan) -> str:
             ]:
                 lines = text.splitlines(keepends=True)
                 row, column = (node.test.end_lineno or node.lineno) - 1, node.test.end_col_offset or 0
-                addition = f' or model_name == "mini_{profile.model_type}"'
+                addition = f' or model_name == "mini_{profile.identifier}"'
                 lines[row] = lines[row][:column] + addition + lines[row][column:]
                 text = "".join(lines)
                 break

@@ -189,11 +189,11 @@ def _logits(
 
 
 def _scale_of(value: ast.expr | None, base: str, text: str) -> tuple[str | None, None]:
-    """ "/ self.config.x" of `base(...) / self.config.x`; None for base itself or a cast of it."""
+    """ "/ self.config.x" of `base(...) / self.config.x`; None for base itself, a cast or a contiguous copy of it."""
     if (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)
-        and value.func.attr in {"float", "to"}
+        and value.func.attr in {"float", "to", "contiguous"}
     ):
         return _scale_of(value.func.value, base, text)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div | ast.Mult):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Literal
 
 from pydantic import Field
@@ -190,6 +191,11 @@ class ModelProfile(Strict):
     risks: list[str] = Field(default_factory=list)
     conventions: dict[str, str] = Field(default_factory=dict)
     base_sha: str = ""
+
+    @property
+    def identifier(self) -> str:
+        """The model type as Python can name it, in functions and files: "openai_gpt" for "openai-gpt"."""
+        return re.sub(r"\W", "_", self.model_type)
 
     def sha256(self) -> str:
         """Hash of the whole profile; an approval binds to it."""

@@ -82,7 +82,7 @@ def modify(profile: ModelProfile, tree: Tree, repairs: Sequence[Repair] = ()) ->
             layout.monkey_patch,
             plan,
         ),
-        tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.model_type}"],
+        tests=[f"{TEST_MONKEY_PATCH}::{INSTANCE}{profile.identifier}"],
         convergence=list(layout.convergence),
         imports=[f"{layout.package}.transformers:{layout.registered[profile.model_type]}"],
         ruff=conventions.ruff_requirement,
@@ -105,7 +105,7 @@ def _flags(text: str, function: str, path: str, plan: Plan) -> dict[str, bool]:
 def _refresh(
     profile: ModelProfile, layout: Layout, tree: Tree, files: dict[str, str], changes: list[str]
 ) -> None:
-    path = layout.path("transformers", "model", f"{profile.model_type}.py")
+    path = layout.path("transformers", "model", f"{profile.identifier}.py")
     if tree.read(path) is None:
         raise ActFailed(f"{path} isn't in the checkout, so I don't know which file holds its lce_forward.")
     others = functions(parse(tree.read(path) or "", path), lambda name: name != "lce_forward")
@@ -162,7 +162,7 @@ def _readme(text: str, flag: str, profile: ModelProfile, _plan: Plan, layout: La
 
 def _test(text: str, flag: str, profile: ModelProfile, plan: Plan, layout: Layout) -> str | None:
     """Checks before and after the instance is patched, in the model's test."""
-    found = functions(parse(text, TEST_MONKEY_PATCH), lambda n: n == f"{INSTANCE}{profile.model_type}")
+    found = functions(parse(text, TEST_MONKEY_PATCH), lambda n: n == f"{INSTANCE}{profile.identifier}")
     if not found:
         return None
     block = found[0].body[-1] if isinstance(found[0].body[-1], ast.With) else found[0]

@@ -54,7 +54,7 @@ def patch_function(profile: ModelProfile, plan: Plan, layout: Layout) -> str:
 
 
 def lce_alias(profile: ModelProfile) -> str:
-    return f"{profile.model_type}_lce_forward"
+    return f"{profile.identifier}_lce_forward"
 
 
 def _documentation(profile: ModelProfile, plan: Plan) -> str:
@@ -82,7 +82,7 @@ def _imports(profile: ModelProfile, plan: Plan, layout: Layout) -> str:
     lines = [f"from {package} import {plan.modeling}"]
     if _loops(plan):
         lines.append(f"from {profile.modeling_module} import {profile.base_class}")
-    own = {f"{layout.module('model')}.{profile.model_type}": f"lce_forward as {lce_alias(profile)}"}
+    own = {f"{layout.module('model')}.{profile.identifier}": f"lce_forward as {lce_alias(profile)}"}
     text = "\n".join(lines) + "\n\n" + "\n".join(f"from {m} import {n}" for m, n in own.items()) + "\n"
     needed = {(patch.module, patch.liger_class) for patch in plan.norms}
     needed |= {

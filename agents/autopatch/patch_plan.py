@@ -92,7 +92,7 @@ def patch_plan(profile: ModelProfile, layout: Layout) -> Plan:
     if any(flag.name == "geglu" for flag in flags) and "gemma" in profile.model_type:
         missing.discard("swiglu")  # the convergence tests pass geglu to gemma models instead
     return Plan(
-        function=f"apply_liger_kernel_to_{profile.model_type}",
+        function=f"apply_liger_kernel_to_{profile.identifier}",
         modeling=modeling,
         flags=flags,
         norms=norms,

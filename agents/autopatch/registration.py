@@ -24,7 +24,7 @@ def add_patch_function(text: str, code: str, profile: ModelProfile, path: str) -
     if not found:
         raise AnchorMissing(path, f"function named {PREFIX}*")
     by_name = {node.name.removeprefix(PREFIX): node for node in found}
-    family = relative(list(by_name), profile.model_type)
+    family = relative(list(by_name), profile.identifier)
     return insert_after(
         text, end_of(by_name[family] if family else found[-1]), "\n\n" + code.rstrip("\n") + "\n"
     )

@@ -28,7 +28,7 @@ def add_instance_test(text: str, profile: ModelProfile, plan: Plan, layout: Layo
     }
     if not tests:
         raise AnchorMissing(path, f"test named {INSTANCE}*")
-    family = relative(list(tests), profile.model_type)
+    family = relative(list(tests), profile.identifier)
     anchor = tests[family] if family else list(tests.values())[-1]
     code = instance_test(
         profile, plan, layout, "torch_dtype" if "torch_dtype=torch.bfloat16" in text else "dtype"
@@ -38,7 +38,7 @@ def add_instance_test(text: str, profile: ModelProfile, plan: Plan, layout: Layo
 
 def instance_test(profile: ModelProfile, plan: Plan, layout: Layout, dtype_argument: str = "dtype") -> str:
     """The test's source: not patched before, patched after, and printable."""
-    m = profile.model_type
+    m = profile.identifier
     before, after = (_checks(profile, plan, layout, sign) for sign in ("!=", "=="))
     arguments = {dtype_argument: "torch.bfloat16"} | {k: _literal(v) for k, v in profile.tiny_config.items()}
     config = "".join(f"            {name}={value},\n" for name, value in arguments.items())
@@ -175,7 +175,7 @@ def _literal(value: object) -> str:
 def _add_availability(text: str, profile: ModelProfile, path: str) -> str:
     tree = parse(text, path)
     found = functions(tree, lambda n: re.fullmatch(r"is_\w+_available", n) is not None)
-    name = f"is_{profile.model_type}_available"
+    name = f"is_{profile.identifier}_available"
     if name in {node.name for node in found}:
         return text
     package = profile.modeling_module.rsplit(".", 1)[0]
@@ -213,9 +213,9 @@ def add_revert_helper(text: str, profile: ModelProfile, plan: Plan, path: str) -
     if not found:
         raise AnchorMissing(path, f"function named {prefix}*")
     by_name = {node.name.removeprefix(prefix): node for node in found}
-    if profile.model_type in by_name:
+    if profile.identifier in by_name:
         return text
-    family = relative(list(by_name), profile.model_type)
+    family = relative(list(by_name), profile.identifier)
     package, modeling = profile.modeling_module.rsplit(".", 1)
     stem = profile.causal_class.removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
     keys = sorted({mlp.through_act2fn for mlp in plan.mlps if mlp.through_act2fn})
@@ -224,7 +224,7 @@ def add_revert_helper(text: str, profile: ModelProfile, plan: Plan, path: str) -
         f'    modeling.ACT2FN["{key}"] = ACT2CLS["{key}"]\n'.replace("modeling", modeling) for key in keys
     )
     code = (
-        f"def {prefix}{profile.model_type}(model_config: MiniModelConfig):\n"
+        f"def {prefix}{profile.identifier}(model_config: MiniModelConfig):\n"
         f'    """\n    Revert all Liger kernel patches applied to {stem}.\n    """\n\n'
         f"{first}    from {package} import {modeling}\n\n{restore}"
         f"    importlib.reload({modeling})\n"

@@ -21,7 +21,7 @@ def plan(
             baseline=candidate.originals,
             package=candidate.imports[0].split(".", 1)[0],
             function=candidate.function,
-            model_type=profile.model_type,
+            model_type=profile.identifier,
             modeling_module=profile.modeling_module,
             causal_class=profile.causal_class,
             config_class=profile.config_class,

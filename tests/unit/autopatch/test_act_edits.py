@@ -75,6 +75,21 @@ def test_the_model_is_registered_and_exported_once_in_each_place(
     )
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_model_type_that_python_can_not_name_is_registered_as_it_is(
+    release: str, trees: dict[str, CheckoutTree]
+) -> None:
+    candidate = write(profile(model_type="tiny-gpt"), trees[release])
+    assert candidate.created == [f"{PACKAGE}/model/tiny_gpt.py"]
+    assert "TINY_GPT_AVAILABLE = True" in candidate.files["test/convergence/fp32/test_mini_models.py"]
+    table = '    "tiny-gpt": apply_liger_kernel_to_tiny_gpt,\n'
+    for path, text in candidate.files.items():
+        if path.endswith(".py"):
+            ast.parse(text)
+        assert "tiny-gpt" not in text.replace(table, ""), path
+    assert table in candidate.files[f"{PACKAGE}/monkey_patch.py"]
+
+
 def test_a_file_with_carriage_returns_keeps_them() -> None:
     row = "| Llama | `liger_kernel.transformers.apply_liger_kernel_to_llama` | RoPE |\r\n"
     from agents.autopatch.patch_plan import Plan

@@ -124,6 +124,13 @@ def test_a_scale_of_the_logits_is_a_scale_of_the_hidden_states_in_the_fused_loss
     assert "logits = logits / self.config.logits_scaling" in plain
 
 
+def test_a_contiguous_copy_of_the_logits_is_nothing_to_follow() -> None:
+    head = HEAD.replace("self.lm_head(hidden_states)", "self.lm_head(hidden_states).contiguous()")
+    fused, plain = branches(model_file(profile(head + LOSS + TAIL), layout()))
+    assert "lce_maybe_trainable_lm_head" in fused
+    assert "logits = self.lm_head(kept_hidden_states)" in plain
+
+
 def test_the_router_loss_stays_and_its_function_is_imported_from_the_modeling_module() -> None:
     text = model_file(profile(HEAD + LOSS + AUX + TAIL), layout())
     assert "from transformers.models.tiny.modeling_tiny import load_balancing_loss_func" in text
