@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS ?=
+# Where it is set, every process would compile every package that it imports, which takes longer than most of our work.
+unexport PYTHONDONTWRITEBYTECODE
 # Three processes on two cores, since tests also wait; a file's tests stay together, and tests/conftest.py puts the long files first.
 PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -21,6 +23,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@# the sandbox mounts the packages read-only, so what isn't compiled now would be compiled again in every job
 	@$(BIN)/python -m compileall -q -j 2 $(addprefix $(VENV)/lib/python3*/site-packages/,torch triton sympy networkx mpmath numpy) || true # some ship files for other Pythons
+	@$(BIN)/python -m compileall -q -j 2 -r 1 $(VENV)/lib/python3*/site-packages/transformers || true # not its hundreds of models
+	@$(BIN)/python -m compileall -q app agents runners kernels tests
+	@$(BIN)/python -c 'import app.main, app.cli, pytest' # compiles what the service imports
 	@touch $@
 	@echo "$(BIN)/liger-bot is ready"
 

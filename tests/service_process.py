@@ -197,9 +197,10 @@ class Scene:
             return wait_for(found, seconds, f"a comment with {text!r}")
         except AssertionError as error:
             bodies = "\n---\n".join(one["body"][:800] for one in self.bot_comments(issue))
-            raise AssertionError(
-                f"{error}; comments:\n{bodies}\nlog:\n{self.service.log.read_text()[-3000:]}"
-            ) from None
+            logs = "\n".join(
+                f"{one.log.name}:\n{one.log.read_text()[-3000:]}" for one in (self.service, *self.workers)
+            )
+            raise AssertionError(f"{error}; comments:\n{bodies}\n{logs}") from None
 
     def wait_for_reaction(self, comment_id: int, content: str, seconds: float = 10.0) -> None:
         def found() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from sqlalchemy import delete
@@ -39,3 +40,8 @@ class Writes(Sessions):
         """Say that the thing is made, or won't be."""
         with self._session() as session:
             session.execute(delete(Write).where(Write.key == key, Write.executor_id == executor_id))
+
+    def drop_writes_of(self, executor_ids: Collection[str]) -> None:
+        """Drop the claims of processes that are known to be dead: what they were making is somebody else's to make now."""
+        with self._session() as session:
+            session.execute(delete(Write).where(Write.executor_id.in_(executor_ids)))

@@ -73,6 +73,7 @@ class Engine:
         """Launch the engine; it takes up what this executor left unfinished. Raises ExecutorTakenError."""
         settings = self._ports.settings
         self._claim(settings.executor_id)
+        self._ports.store.drop_writes_of([settings.executor_id])  # of the process that had this name before
         url = settings.workflows_url
         use_write_ahead_log(url)
         stages.hold(self._ports)
@@ -195,6 +196,8 @@ class Engine:
                 dead.add(executor.id)
             elif certain or silent_s < SILENT_S:
                 live.add(executor.id)
+        # Who has only been silent may be writing still: its claims run out by themselves.
+        await asyncio.to_thread(self._ports.store.drop_writes_of, dead - live)
         for workflow in await DBOS.list_workflows_async(
             status="PENDING", load_input=False, load_output=False
         ):

@@ -46,10 +46,8 @@ def profile_hash(body: str) -> str:
 @pytest.mark.slow
 def test_a_comment_becomes_a_verified_draft_pull_request(here: Scene):
     issue = here.open_issue()
-    started = time.perf_counter()
     command = here.comment(issue, "Could we have this?\n\n/liger dev relu2\n")
-    here.wait_for_reaction(command, "eyes", 5)
-    assert time.perf_counter() - started < 3.0  # a second, and two for a busy machine
+    here.wait_for_reaction(command, "eyes")
 
     status = here.wait_for_comment(issue, WAITING)
     assert "`y = max(x, 0)²`" in status["body"]

@@ -118,11 +118,20 @@ async def test_what_a_dead_process_left_is_taken_up(
     process.send_signal(signal.SIGKILL)
     await process.wait()
     here.store.move(request.id, State.cancelled)  # so that the workflow ends at its next step
+    assert here.store.claim_write("what it was making", "one")
+    assert here.store.claim_write("what its namesake was making", "two")
+    assert not here.store.claim_write("what it was making", "three")
+    here.store.heartbeat("silent", "another-host:1")
+    assert here.store.claim_write("what may still be made", "silent")
 
     monkeypatch.setattr(engine_module, "SILENT_S", 0.1)
     engine = Engine(here)
     await asyncio.sleep(0.2)
     await engine.start()
+    # nobody has to wait for claims of the dead to run out
+    assert here.store.claim_write("what it was making", "three")
+    assert here.store.claim_write("what its namesake was making", "three")
+    assert not here.store.claim_write("what may still be made", "three")
     identifier = workflow_id(request.id, Stage.understand, 1)
     end = time.monotonic() + 30
     while time.monotonic() < end:
