@@ -21,6 +21,7 @@ from runners.checkout import copy_checkout
 from runners.jobs import run_job
 from runners.model_checks.import_range import import_range
 from runners.protocol import Gate, Job, Outcome, Report, Status, VerifyModelPayload
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.unit.autopatch.act_profiles import IMPORTS, mlp, norm, profile
 
@@ -91,6 +92,7 @@ def broken(candidate: ModelCandidate, path: str, before: str, after: str) -> dic
     return {**candidate.files, path: text.replace(before, after, 1)}
 
 
+@exhaustive  # tests/e2e/test_autopatch.py sees an honest patch pass, as a whole request
 @pytest.mark.slow
 def test_an_honest_patch_passes_every_check(checkout: Path, candidate: ModelCandidate) -> None:
     report = verify(checkout, candidate, convergence=["test/convergence/fp32/test_mini_models.py"])
