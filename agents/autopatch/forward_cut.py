@@ -43,6 +43,12 @@ class CutForward:
     returned: ast.Call
 
 
+def decoder_config(profile: ModelProfile) -> str:
+    """The expression of the config that sizes the text decoder: a part of the whole model's, where there are other parts."""
+    composed = profile.text_model_type and not profile.causal_class.endswith("ForCausalLM")
+    return "self.config.get_text_config()" if composed else "self.config"
+
+
 def cut_forward(source: str, profile: ModelProfile) -> CutForward:
     """Cut the text of a forward. Raises Unpatchable."""
     source = _with_logits_named(source, profile)
@@ -169,7 +175,8 @@ def _logits(
 ) -> tuple[str | None, list[str], str | None]:
     """(scale, lines that finish the logits, softcap expression) from the statements between head and loss."""
     target = f"self.{profile.forward.head_attribute}"
-    scale, softcap = _scale_of(statements[head].value, target, texts[head])  # type: ignore[attr-defined]
+    scale = _scale_of(statements[head].value, target, texts[head])  # type: ignore[attr-defined]
+    softcap: str | None = None
     lines: list[str] = []
     for statement, text in list(zip(statements, texts, strict=True))[head + 1 : loss]:
         value = getattr(statement, "value", None)
@@ -179,16 +186,17 @@ def _logits(
         if profile.forward.softcap and any(
             word in text for word in (profile.forward.softcap, "tanh", "softcap(", "soft_cap(")
         ):
-            softcap = f"self.config.{profile.forward.softcap}"
+            read = re.search(rf"self\.config(?:\.\w+(?:\(\))?)*\.{profile.forward.softcap}\b", text)
+            softcap = read[0] if read else softcap or f"{decoder_config(profile)}.{profile.forward.softcap}"
             continue
         if _assigned(statement) != "logits":
             raise Unpatchable(f"the fused loss can't follow `{text.strip().splitlines()[0]}` on the logits")
-        more, _ = _scale_of(value, "logits", text)
+        more = _scale_of(value, "logits", text)
         scale = (scale or "") + more if more else scale
     return scale, lines, softcap
 
 
-def _scale_of(value: ast.expr | None, base: str, text: str) -> tuple[str | None, None]:
+def _scale_of(value: ast.expr | None, base: str, text: str) -> str | None:
     """ "/ self.config.x" of `base(...) / self.config.x`; None for base itself, a cast or a contiguous copy of it."""
     if (
         isinstance(value, ast.Call)
@@ -197,12 +205,12 @@ def _scale_of(value: ast.expr | None, base: str, text: str) -> tuple[str | None,
     ):
         return _scale_of(value.func.value, base, text)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div | ast.Mult):
-        inner, _ = _scale_of(value.left, base, text)
+        inner = _scale_of(value.left, base, text)
         sign = "/" if isinstance(value.op, ast.Div) else "*"
-        return f"{inner or ''} {sign} {ast.unparse(value.right)}", None
+        return f"{inner or ''} {sign} {ast.unparse(value.right)}"
     plain = ast.unparse(value) if value is not None else ""
     if plain == base or (isinstance(value, ast.Call) and ast.unparse(value.func) == base):
-        return None, None
+        return None
     raise Unpatchable(f"the fused loss can't follow `{text.strip().splitlines()[0]}` on the logits")
 
 

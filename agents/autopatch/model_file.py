@@ -11,7 +11,7 @@ import builtins
 import re
 import textwrap
 
-from agents.autopatch.forward_cut import CutForward, Unpatchable, cut_forward
+from agents.autopatch.forward_cut import CutForward, Unpatchable, cut_forward, decoder_config
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import ModelProfile
 
@@ -122,11 +122,7 @@ def _docstring(text: str | None) -> str:
 def _loss_lines(cut: CutForward, profile: ModelProfile, layout: Layout) -> list[str]:
     """Liger's pattern: no logits in training unless asked for; the model's own loss otherwise."""
     head = f"self.{profile.forward.head_attribute}"
-    config = "self.config"
-    if ".text_config." in cut.vocab_size:
-        config = "self.config.text_config"
-    elif profile.text_model_type and not profile.causal_class.endswith("ForCausalLM"):
-        config = "self.config.get_text_config()"  # the sizes of the decoder are not the whole model's
+    config = "self.config.text_config" if ".text_config." in cut.vocab_size else decoder_config(profile)
     states = cut.hidden if cut.scale is None else f"{_bracketed(cut.hidden)}{cut.scale}"
     # a slice of the sequence is not contiguous, and the loss flattens with view
     states = f"({states}).contiguous()" if not re.fullmatch(r"[\w.]+", states) else f"{states}.contiguous()"

@@ -329,11 +329,21 @@ def mlp_lines(plan: Plan, layout: Layout) -> dict[str, str]:
     return found
 
 
+def dense_here(layer: str, mlp: MlpClass, mixed: bool) -> list[str]:
+    """Conditions under which a layer holds the dense feed-forward: other layers may hold experts there, or a mixer."""
+    if not mixed:
+        return []
+    found = [f'not hasattr({layer}.{mlp.attribute}, "experts")']
+    if mlp.through_act2fn:
+        found.append(f'hasattr({layer}.{mlp.attribute}, "{mlp.activation_attribute}")')
+    return found
+
+
 def _placed(mlp: MlpClass, line: str, mixed: bool, layout: Layout) -> str:
     parent, _, last = mlp.attribute.rpartition(".")
     if mlp.role == "dense":
-        experts = f'if not hasattr(decoder_layer.{mlp.attribute}, "experts"):\n    {line}'
-        return experts if mixed else line
+        condition = " and ".join(dense_here("decoder_layer", mlp, mixed))
+        return f"if {condition}:\n    {line}" if condition else line
     condition = (
         f'hasattr(decoder_layer.{parent}, "{last}")'
         if parent and (mixed or mlp.role == "shared_expert")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import MlpClass, ModelProfile
-from agents.autopatch.patch_function import below_base, decoders_of, lce_alias
+from agents.autopatch.patch_function import below_base, decoders_of, dense_here, lce_alias
 from agents.autopatch.patch_plan import NormPatch, Plan, computing_class, mlp_flag
 from agents.autopatch.splice import end_of, functions, insert_after, parse, place, relative
 from agents.autopatch.vision import at_places
@@ -151,15 +151,14 @@ def _mlp_check(mlp: MlpClass, plan: Plan, layout: Layout, sign: str) -> str:
     place = f"layer.{mlp.attribute}"
     if mlp.through_act2fn:
         negation = "not " if sign == "!=" else ""
-        return (
-            f"            assert {negation}isinstance({place}.{mlp.activation_attribute}, LigerReLUSquared)\n"
-        )
-    line = f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({computing_class(mlp)}.forward)\n"
+        line = f"assert {negation}isinstance({place}.{mlp.activation_attribute}, LigerReLUSquared)\n"
+    else:
+        line = f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({computing_class(mlp)}.forward)\n"
     parent, _, last = mlp.attribute.rpartition(".")
     condition = ""
-    if mlp.role == "dense" and plan.mixed:
-        condition = f'not hasattr({place}, "experts")'
-    elif mlp.role != "dense" and parent and (plan.mixed or mlp.role == "shared_expert"):
+    if mlp.role == "dense":
+        condition = " and ".join(dense_here("layer", mlp, plan.mixed))
+    elif parent and (plan.mixed or mlp.role == "shared_expert"):
         condition = f'hasattr(layer.{parent}, "{last}")'
     if mlp.role == "experts" and layout.v5_flag and mlp.liger_class == "LigerExperts":
         condition = (

@@ -118,6 +118,22 @@ def test_softcapping_goes_into_the_fused_loss_and_stays_on_the_logits() -> None:
     assert "torch.tanh(logits)" in plain
 
 
+def test_the_cap_is_read_from_the_part_of_the_config_that_the_model_reads_it_from() -> None:
+    walrus = """\
+    if (cap := self.config.get_text_config().final_logit_softcapping) is not None:
+        logits = torch.tanh(logits / cap) * cap
+"""
+    forward = {"softcap": "final_logit_softcapping"}
+    fused, _ = branches(model_file(profile(HEAD + walrus + LOSS + TAIL, forward=forward), layout()))
+    assert "final_logit_softcapping=self.config.get_text_config().final_logit_softcapping" in fused
+    by_module = HEAD + "    logits = self.logit_softcap(logits)\n" + LOSS + TAIL
+    fused, _ = branches(model_file(profile(by_module, forward=forward), layout()))
+    assert "final_logit_softcapping=self.config.final_logit_softcapping" in fused
+    parts = {"causal_class": "TinyForConditionalGeneration", "text_model_type": "tiny_text"}
+    fused, _ = branches(model_file(profile(by_module, forward=forward, **parts), layout()))
+    assert "final_logit_softcapping=self.config.get_text_config().final_logit_softcapping" in fused
+
+
 def test_a_scale_of_the_logits_is_a_scale_of_the_hidden_states_in_the_fused_loss() -> None:
     fused, plain = branches(model_file(profile(HEAD + SCALE + LOSS + TAIL), layout()))
     assert "(kept_hidden_states / self.config.logits_scaling).contiguous()" in fused

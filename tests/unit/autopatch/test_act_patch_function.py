@@ -8,6 +8,7 @@ from typing import Any
 from agents.autopatch.layout import NormVariant
 from agents.autopatch.patch_function import patch_function
 from agents.autopatch.patch_plan import patch_plan
+from agents.autopatch.tests_files import instance_test
 from agents.conventions.reading import Definition, Outline
 from tests.unit.autopatch.act_profiles import mlp, norm, profile, standard_rope
 from tests.unit.autopatch.test_act_model_file import layout
@@ -146,6 +147,35 @@ def test_a_norm_with_a_constructor_that_no_class_of_the_checkout_has_stays_unpat
     plan = patch_plan(profile(norms=[scaled]), layout())
     assert plan.norms == ()
     assert any("takes with_scale" in note for note in plan.notes)
+
+
+def test_where_layers_hold_other_mixers_an_activation_is_replaced_only_where_there_is_one() -> None:
+    relu2 = {
+        "activation": "relu2",
+        "gated": False,
+        "liger_class": "LigerReLUSquared",
+        "through_act2fn": "relu2",
+    }
+    dense = mlp(attribute="mixer", activation_attribute="act_fn", **relu2)
+    experts = mlp(
+        name="TinyExperts", role="experts", attribute="mixer.experts", activation_attribute="act_fn", **relu2
+    )
+    _, text = written(mlps=[dense, experts])
+    assert (
+        'if not hasattr(decoder_layer.mixer, "experts") and hasattr(decoder_layer.mixer, "act_fn"):\n' in text
+    )
+    made = profile(mlps=[dense, experts])
+    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
+    code = instance_test(made, patch_plan(made, here), here)
+    for sign in ("not ", ""):
+        assert (
+            'if hasattr(layer.mixer, "experts"):\n'
+            f"                assert {sign}isinstance(layer.mixer.experts.act_fn, LigerReLUSquared)" in code
+        )
+        assert (
+            'if not hasattr(layer.mixer, "experts") and hasattr(layer.mixer, "act_fn"):\n'
+            f"                assert {sign}isinstance(layer.mixer.act_fn, LigerReLUSquared)" in code
+        )
 
 
 def test_layers_with_experts_are_passed_over_when_only_the_dense_ones_are_patched() -> None:
