@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,35 @@ def test_a_run_leaves_a_commit_on_a_branch_and_the_whole_request_as_json(checkou
     assert git(checkout, "diff", "--name-only", "main", record["branch"]).split() == sorted(record["files"])
     assert git(checkout, "status", "--short") == ""
     assert git(checkout, "branch", "--show-current").strip() == "main"
+
+
+@exhaustive
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # two verifications of a model, a minute or two of computing each
+def test_a_patch_that_the_repository_lets_down_is_made_again_without_that_part(tmp_path: Path):
+    """The repository's own helper for built models does nothing: its norms run on one path alone, which a repair leaves out."""
+    root, out = liger_checkout(tmp_path / "files"), tmp_path / "request.json"
+    file = root / "src/liger_kernel/transformers/monkey_patch.py"
+    helper = re.compile(r"^def _patch_rms_norm_module\(.*\):\n", re.MULTILINE)
+    file.write_text(helper.sub(lambda found: found[0] + "    return\n", file.read_text(), count=1))
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "import")
+
+    done = run("run", "autopatch ministral", "--repo", str(root), "--yes", "--json", str(out), timeout=1100)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Repair 1: " in done.stdout
+    record = json.loads(out.read_text())
+    assert record["checks"]["correctness"]["conclusion"] == "success"
+    first, second = record["attempts"]
+    assert "failure" in first["checks"]["correctness"]
+    assert second["commit"] == record["commit"]
+    assert git(root, "rev-parse", f"{record['commit']}^").strip() == first["commit"]
+    patched = record["files"]["src/liger_kernel/transformers/monkey_patch.py"]
+    made = patched[patched.index("def apply_liger_kernel_to_ministral(") :]
+    made = made[: made.index("\ndef ")]
+    assert "MinistralMLP = LigerSwiGLUMLP" in made
+    assert "MinistralRMSNorm" not in made
+    message = git(root, "log", "-1", "--format=%B", record["commit"])
+    assert "RMSNorm" in message
