@@ -43,6 +43,7 @@ def profile_hash(body: str) -> str:
     return found[1]
 
 
+@exhaustive  # tests/browser/test_person.py and test_kill.py go the same way in every run
 @pytest.mark.slow
 def test_a_comment_becomes_a_verified_draft_pull_request(here: Scene):
     issue = here.open_issue()
@@ -288,7 +289,7 @@ def test_a_request_can_be_cancelled_while_its_jobs_run_and_taken_up_again(here: 
 
 def test_the_pages_show_the_requests(here: Scene):
     listing = httpx.get(f"{here.service.url}/requests").text
-    assert "/liger dev relu2" in listing
+    assert "/liger dev squareplus" in listing
     identifier = re.search(r'/requests/([a-z0-9]{7})">', listing)
     assert identifier is not None
     page = httpx.get(f"{here.service.url}/requests/{identifier[1]}")

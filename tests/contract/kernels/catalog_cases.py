@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from agents.catalog.lookup import catalog
 from kernels.derive import derive
@@ -72,15 +76,45 @@ def case(op: OpSpec, dtype: str = "float32", variants: tuple[int, ...] = ()) -> 
     }
 
 
+class Interpreter:
+    """One process for all runs of this one; see `interpreted`."""
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - for as long as the process lives
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.contract.kernels.interpreted"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        atexit.register(self._process.kill)
+
+    def run(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(cases) + "\n")
+            self._process.stdin.flush()
+            results = json.loads(self._process.stdout.readline() or "-1")
+        except BaseException:  # a test's time is up: the next one must not read this one's answer
+            self._process.kill()
+            interpreter.cache_clear()
+            raise
+        if isinstance(results, int):
+            self._errors.seek(0)
+            pytest.fail(f"the interpreter died with status {results}: {self._errors.read()[-2000:]}")
+        return results
+
+
+@functools.cache
+def interpreter() -> Interpreter:
+    return Interpreter()
+
+
 def run(cases: list[dict[str, Any]]) -> dict[str, Outcome]:
-    """Run cases in one interpreter process; name -> outcome."""
-    command = [sys.executable, "-m", "tests.contract.kernels.interpreted"]
-    process = subprocess.run(
-        command, input=json.dumps(cases), capture_output=True, text=True, timeout=900, check=False
-    )
-    if process.returncode:
-        raise AssertionError(f"the interpreter died: {process.stderr[-2000:]}")
-    return {r["name"]: Outcome(r.get("worst", {}), r.get("error", "")) for r in json.loads(process.stdout)}
+    """Run cases in a process of the interpreter; name -> outcome."""
+    return {r["name"]: Outcome(r.get("worst", {}), r.get("error", "")) for r in interpreter().run(cases)}
 
 
 def run_catalog(names: list[str], dtype: str = "float32") -> dict[str, Outcome]:

@@ -1,7 +1,8 @@
 """Run printed modules in Triton's interpreter, in a process of its own, against fp64 autograd of the reference.
 
-Reads a JSON list of cases on standard input, writes one JSON list of results. A process of its own because the
-interpreter doesn't check bounds: a wrong kernel can corrupt the heap.
+Reads lines of JSON, a list of cases each, and writes a line with the list of results for each; a line with a number is the
+exit status of a process that died. Every list has a process of its own, because the interpreter doesn't check bounds: a wrong
+kernel can corrupt the heap. It is forked from this one, which has imported torch and Triton once for all.
 """
 
 from __future__ import annotations
@@ -163,18 +164,28 @@ def note(
     worst[key] = max(worst.get(key, 0.0), error - 2 * eagers)
 
 
+def run_cases(cases: list[dict], folder: Path) -> list[dict]:
+    results = []
+    for index, case in enumerate(cases):
+        try:
+            results.append(run_case(case, folder, index))
+        except Exception:  # noqa: BLE001 - reported to the test as data
+            results.append({"name": case["op"]["name"], "error": traceback.format_exc()[-3000:]})
+    return results
+
+
 def main() -> None:
     torch.set_num_threads(1)
     repair_interpreter()
-    cases = json.load(sys.stdin)
-    results = []
-    with tempfile.TemporaryDirectory() as folder:
-        for index, case in enumerate(cases):
-            try:
-                results.append(run_case(case, Path(folder), index))
-            except Exception:  # noqa: BLE001 - reported to the test as data
-                results.append({"name": case["op"]["name"], "error": traceback.format_exc()[-3000:]})
-    json.dump(results, sys.stdout)
+    for line in sys.stdin:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            if (child := os.fork()) == 0:
+                (folder / "results.json").write_text(json.dumps(run_cases(json.loads(line), folder)))
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            sys.stdout.write(((folder / "results.json").read_text() if status == 0 else str(status)) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from runners.protocol import (
     StylePayload,
     StyleResult,
 )  # fmt: skip
+from tests.exhaustive import exhaustive
 from tests.liger_checkout import liger_checkout
 from tests.redteam.honest import HONEST, RELU_SQUARED, target
 
@@ -177,10 +178,10 @@ def test_a_reference_that_allocates_100_gb_is_refused() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("import torch\ndef f(x):\n    return torch.sort(x)[0]\n", ""),
+        pytest.param("import torch\ndef f(x):\n    return torch.sort(x)[0]\n", "", marks=exhaustive),
         ("def f(x):\n    return 3\n", "int"),
-        ("def g(x):\n    return x\n", "called f"),
-        ("def f(x):\n    return x + undefined\n", "undefined"),
+        pytest.param("def g(x):\n    return x\n", "called f", marks=exhaustive),
+        pytest.param("def f(x):\n    return x + undefined\n", "undefined", marks=exhaustive),
     ],
     ids=["sort", "returns an int", "no such entry", "undefined name"],
 )
