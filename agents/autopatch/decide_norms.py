@@ -313,10 +313,13 @@ def _record(
     value = ", ".join(dict.fromkeys(names)) or "none"
     value += f"; inside: {', '.join(dict.fromkeys(inner))}" if inner else ""
     value += f"; final: {', '.join(final)}" if final else ""
+    left = [use.attribute for use in uses if use.weightless]
+    why = "attributes that hold a norm"
+    why += f"; {', '.join(left)} of no weight, left as in the model where one exists already" if left else ""
     where = facts.where(facts.layer_class, f"self.{names[0]} =") if names else facts.where(facts.layer_class)
     kinds_of_layers = len({tuple(layer.children) for layer in facts.layers})
     answers.decide(
-        "decoder_norms", value, "attributes that hold a norm",
+        "decoder_norms", value, why,
         read(f"assigned in {facts.layer_class}.__init__", where),
         probed(f"found on the {len(facts.layers)} layers of the small model, of {kinds_of_layers} kind{'s' * (kinds_of_layers > 1)}"),
     )  # fmt: skip

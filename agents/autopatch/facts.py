@@ -69,6 +69,7 @@ class NormUseFacts(Found):
     attribute: str
     norm: str
     optional: bool
+    weightless: bool = False
 
 
 class ActivationFacts(Found):

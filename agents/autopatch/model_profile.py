@@ -58,6 +58,9 @@ class NormUse(Strict):
     attribute: str = Field(description='"norm", "input_layernorm", "self_attn.q_norm"')
     norm: str = Field(description="class name, one of `norms`")
     optional: bool = Field(default=False, description="some layers lack it (hybrid models)")
+    weightless: bool = Field(
+        default=False, description="made without a weight, which Liger's kernel needs: left in a built model"
+    )
 
 
 class MlpClass(Strict):

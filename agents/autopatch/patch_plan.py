@@ -141,7 +141,7 @@ def _flags(
 
 
 def _norm_patch(norm: NormClass, profile: ModelProfile, layout: Layout) -> NormPatch:
-    uses = tuple(use for use in profile.norm_uses if use.norm == norm.name)
+    uses = tuple(use for use in profile.norm_uses if use.norm == norm.name and not use.weightless)
     if norm.kind == "layer_norm":
         return NormPatch(norm, "LigerLayerNorm", layout.module("layer_norm"), False, uses, "layer_norm")
     named = next((variant for variant in layout.norms if variant.name == norm.liger_class), None)

@@ -55,7 +55,13 @@ def vision_norms_of(tiny: TinyModel) -> tuple[dict[str, list[nn.Module]], dict[s
             type(tiny.model.get_submodule(path.rpartition(".")[0])).__module__
             == tiny.resolved.modeling.__name__
         )
-        if is_norm(module) and own and tiny.path and not path.startswith(decoders):
+        if (
+            is_norm(module)
+            and own
+            and tiny.path
+            and not path.startswith(decoders)
+            and not _weightless(module)
+        ):
             found.setdefault(type(module).__name__, []).append(module)
             places.setdefault(type(module).__name__, {})[re.sub(r"\.\d+(?=\.|$)", ".*", path)] = None
     return found, {name: list(paths) for name, paths in places.items()}
@@ -112,26 +118,32 @@ def _feed_forward(path: str, module: nn.Module) -> dict[str, Any] | None:
 
 
 def norm_uses(tiny: TinyModel) -> list[dict[str, Any]]:
-    """Where norms hang: {"owner", "attribute", "norm", "optional"}; attributes of layers are relative to the layer."""
+    """Where norms hang: {"owner", "attribute", "norm", "optional", "weightless"}; attributes of layers are relative to the layer."""
     uses: list[dict[str, Any]] = []
     for path, module in tiny.decoder.named_modules():
         # what hangs in a list has no attribute of its own to be reached by
         if is_norm(module) and not any(part.isdigit() for part in path.split(".")):
+            name = type(module).__name__
             uses.append(
-                {"owner": "base", "attribute": path, "norm": type(module).__name__, "optional": False}
-            )
-    counted: dict[tuple[str, str], int] = {}
+                {"owner": "base", "attribute": path, "norm": name, "optional": False, "weightless": _weightless(module)}
+            )  # fmt: skip
+    counted: dict[tuple[str, str, bool], int] = {}
     for layer in tiny.layers:
         for path, module in layer.named_modules():
             if is_norm(module):
-                key = (path, type(module).__name__)
+                key = (path, type(module).__name__, _weightless(module))
                 counted[key] = counted.get(key, 0) + 1
-    for (path, norm), count in counted.items():
+    for (path, norm, weightless), count in counted.items():
         owner = (
             "layer" if "." not in path else "attention" if "attn" in path or "attention" in path else "other"
         )
-        uses.append({"owner": owner, "attribute": path, "norm": norm, "optional": count < len(tiny.layers)})
+        optional = count < len(tiny.layers)
+        uses.append({"owner": owner, "attribute": path, "norm": norm, "optional": optional, "weightless": weightless})  # fmt: skip
     return uses
+
+
+def _weightless(norm: nn.Module) -> bool:
+    return getattr(norm, "weight", None) is None
 
 
 def layer_kinds(tiny: TinyModel) -> list[dict[str, Any]]:

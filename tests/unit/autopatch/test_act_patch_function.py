@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from agents.autopatch.layout import NormVariant
+from agents.autopatch.model_profile import NormUse
 from agents.autopatch.patch_function import patch_function
 from agents.autopatch.patch_plan import patch_plan
 from agents.autopatch.tests_files import instance_test
@@ -176,6 +177,19 @@ def test_where_layers_hold_other_mixers_an_activation_is_replaced_only_where_the
             'if not hasattr(layer.mixer, "experts") and hasattr(layer.mixer, "act_fn"):\n'
             f"                assert {sign}isinstance(layer.mixer.act_fn, LigerReLUSquared)" in code
         )
+
+
+def test_a_norm_without_a_weight_is_left_where_the_model_exists_already() -> None:
+    uses = [
+        NormUse(owner="attention", attribute="self_attn.q_norm", norm="TinyRMSNorm"),
+        NormUse(owner="attention", attribute="self_attn.v_norm", norm="TinyRMSNorm", weightless=True),
+    ]
+    _, text = written(norm_uses=uses)
+    assert "_patch_rms_norm_module(decoder_layer.self_attn.q_norm)" in text
+    assert "v_norm" not in text
+    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
+    made = profile(norm_uses=uses)
+    assert "v_norm" not in instance_test(made, patch_plan(made, here), here)
 
 
 def test_layers_with_experts_are_passed_over_when_only_the_dense_ones_are_patched() -> None:
