@@ -52,7 +52,8 @@ class Approvals:
         self._due: dict[str, float] = {}
         self._reading: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._paused_until = 0.0
-        self._told: set[str] = set()  # requests whose people were told of a broken configuration
+        # requests whose people were told of a broken configuration, and profiles whose people were told of an early answer
+        self._told: set[str] = set()
         # answers that decided nothing, a stranger's for instance, and when they were last looked at
         self._decided_nothing: dict[str, tuple[frozenset[int], float]] = {}
         self._one_question = True  # until the server turns out to have no GraphQL
@@ -208,12 +209,22 @@ class Approvals:
             await answer(repository, request.issue_number, comment_id, text)
             self._told.add(request.id)
 
+    async def _tell_early(self, request: Request, profile: Profile, login: str) -> None:
+        """Someone took the progress comment's 👍 for an answer to the profile that came later: say so, once a profile."""
+        told = f"{request.id}-{profile.sha256[:12]}"
+        if told not in self._told:
+            text = replies.early(login, profile.sha256)
+            await answer(self._ports.repository(request), request.issue_number, told, text)
+            self._told.add(told)
+
     async def _follow(self, judged: Answer, by: SeenReaction, request: Request, profile: Profile) -> None:
         match judged:
             case Answer.approved:
                 await self.approve(request, profile, by.login, "reaction", by.id)
             case Answer.vetoed:
                 await self.reject(request, by.login, "👎")
+            case Answer.early:
+                await self._tell_early(request, profile, by.login)
             case Answer.altered:
                 log.warning(
                     "request %s: the profile's comment was edited by someone; it is shown again", request.id

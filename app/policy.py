@@ -123,6 +123,7 @@ class Answer(StrEnum):
     none = "none"
     approved = "approved"
     vetoed = "vetoed"
+    early = "early"  # all that would approve it was there before the profile was
     altered = "altered"  # someone edited the comment: what was approved is not what we stored
 
 
@@ -132,11 +133,15 @@ class Judgement:
     by: SeenReaction | None = None
 
 
+def by_a_writer(reaction: SeenReaction) -> bool:
+    """Whether a reaction is by a person with write access now."""
+    return reaction.user_type == "User" and may_write(reaction.permission)
+
+
 def counts(reaction: SeenReaction, shown: Shown) -> bool:
     """Whether a reaction is by a person with write access now, given after the profile was last shown."""
     return (
-        reaction.user_type == "User"
-        and may_write(reaction.permission)
+        by_a_writer(reaction)
         # GitHub's times have whole seconds, so one second may hold both; the ids tell what was there before
         and reaction.created_at >= shown.shown_at
         and reaction.id not in shown.stale_reactions
@@ -147,19 +152,20 @@ def judge_reactions(
     reactions: Iterable[SeenReaction], shown: Shown, body_sha256: str, *, requester_may_approve: bool
 ) -> Judgement:
     """What the reactions on a shown profile amount to. body_sha256: of the comment's text as it is now."""
-    counted = sorted(
-        (one for one in reactions if counts(one, shown)), key=lambda one: (one.created_at, one.id)
-    )
+    given = sorted(filter(by_a_writer, reactions), key=lambda one: (one.created_at, one.id))
+    counted = [one for one in given if counts(one, shown)]
     veto = next((one for one in counted if one.content == VETO), None)
     if veto is not None:
         return Judgement(Answer.vetoed, veto)
-    approvals = [
-        one
-        for one in counted
-        if one.content == APPROVE and one.approver and (requester_may_approve or one.login != shown.requester)
-    ]
+
+    def approves(one: SeenReaction) -> bool:
+        may = one.approver and (requester_may_approve or one.login != shown.requester)
+        return one.content == APPROVE and may
+
+    approvals = [one for one in counted if approves(one)]
     if not approvals:
-        return Judgement(Answer.none)
+        early = next((one for one in given if approves(one)), None)
+        return Judgement(Answer.early if early else Answer.none, early)
     if body_sha256 not in {shown.body_sha256, shown.earlier_body_sha256}:
         return Judgement(Answer.altered, approvals[0])
     return Judgement(Answer.approved, approvals[0])

@@ -10,10 +10,10 @@ from app.github import GitHubError, GitHubRepository, ReactionContent
 log = logging.getLogger(__name__)
 
 
-async def answer(repository: GitHubRepository, issue: int, comment_id: int, text: str) -> None:
-    """Reply to a comment, unless it has its reply."""
-    if await repository.find_comment(issue, replies.reply_marker(comment_id)) is None:
-        await repository.create_comment(issue, replies.reply(comment_id, text))
+async def answer(repository: GitHubRepository, issue: int, to: int | str, text: str) -> None:
+    """Reply to a comment, or to what `to` names, unless it has its reply."""
+    if await repository.find_comment(issue, replies.reply_marker(to)) is None:
+        await repository.create_comment(issue, replies.reply(to, text))
 
 
 async def react(repository: GitHubRepository, comment_id: int, content: ReactionContent) -> None:

@@ -14,14 +14,14 @@ from app.repository_config import CONFIG_PATH, WRITERS, Who
 from app.verbs import USAGE, Verb
 
 
-def reply_marker(comment_id: int) -> str:
-    """The hidden words by which the reply to a comment is found again."""
-    return f"{MARKER_PREFIX}reply={comment_id} -->"
+def reply_marker(to: int | str) -> str:
+    """The hidden words by which the reply to a comment, or to what `to` names, is found again."""
+    return f"{MARKER_PREFIX}reply={to} -->"
 
 
-def reply(comment_id: int, text: str) -> str:
+def reply(to: int | str, text: str) -> str:
     """A reply as it is posted: marked, so that a comment is answered once."""
-    return cut(f"{reply_marker(comment_id)}\n{text}", MAX_BODY_CHARS, "…")
+    return cut(f"{reply_marker(to)}\n{text}", MAX_BODY_CHARS, "…")
 
 
 def _reply(login: str, text: str) -> str:
@@ -117,6 +117,14 @@ def second_person(login: str) -> str:
     return _reply(
         login,
         f"you asked for this, and here the approval is a second person's: {WRITERS_WORDS} can comment `/liger approve`.",
+    )
+
+
+def early(login: str, profile_sha256: str) -> str:
+    """An approval that had been there before the profile was."""
+    return _reply(
+        login,
+        f"your 👍 was there before this profile was, so it can't be about it: take it back and give it again, or comment `/liger approve {profile_sha256[:12]}`.",
     )
 
 

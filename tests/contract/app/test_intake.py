@@ -248,6 +248,30 @@ async def test_a_thumb_of_a_later_second_counts_though_it_is_there_at_the_first_
     assert desk.store.request(request.id).state == State.acting
 
 
+async def test_a_thumb_from_before_the_profile_is_told_once_that_it_does_not_count(desk: Desk):
+    await desk.says("/liger dev relu2")
+    request = desk.request
+    await desk.ports.status.put(request.id)
+    comment = desk.store.request(request.id).status_comment_id
+    assert comment is not None
+    desk.place.react(comment, "+1", "stranger")
+    desk.place.react(comment, "+1")  # on what still says that the reference is being read
+    await asyncio.sleep(1.1)  # GitHub's times have whole seconds
+    desk.store.move(request.id, State.understanding)
+    desk.store.save_profile(request.id, 1, kernel_profile())
+    await desk.ports.status.show_profile(request.id)
+    desk.store.move(request.id, State.awaiting_approval)
+    for approvals in (desk.approvals, desk.approvals, Approvals(desk.ports, desk.engine)):
+        await approvals.read(request.id)
+    profile = desk.store.profile(request.id)
+    assert profile is not None
+    told = [body for body in desk.bodies() if "was there before this profile was" in body]
+    assert len(told) == 1
+    assert "@maintainer" in told[0]
+    assert f"/liger approve {profile.sha256[:12]}" in told[0]
+    assert desk.store.request(request.id).state == State.awaiting_approval
+
+
 async def test_a_comment_that_is_edited_while_its_answers_are_read_is_not_approved(desk: Desk):
     request = await desk.waiting()
     comment = desk.store.request(request.id).status_comment_id

@@ -57,12 +57,19 @@ def test_a_writers_thumb_after_the_profile_was_shown_approves():
         {"permission": "none"},
         {"user_type": "Bot"},
         {"content": "heart"},
-        {"created_at": SHOWN_AT - timedelta(seconds=1)},
-        {"id": 7},  # it was there before the profile was shown
+        {"content": "heart", "id": 7},
+        {"approver": False, "id": 7},
     ],
 )
 def test_any_other_thumb_does_not_count(changes: dict[str, object]):
     assert judged(reaction(**changes)) is Answer.none
+
+
+@pytest.mark.parametrize("changes", [{"created_at": SHOWN_AT - timedelta(seconds=1)}, {"id": 7}])
+def test_a_thumb_that_was_there_before_the_profile_is_early(changes: dict[str, object]):
+    assert judged(reaction(**changes)) is Answer.early
+    assert judged(reaction(**changes), reaction(id=8)) is Answer.approved
+    assert judged(reaction(**changes, login="asker"), requester_may_approve=False) is Answer.none
 
 
 def test_a_thumb_within_the_second_of_the_edit_counts():
