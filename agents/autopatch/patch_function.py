@@ -10,8 +10,9 @@ import textwrap
 
 from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import Layout
-from agents.autopatch.model_profile import MlpClass, ModelProfile, NormUse
+from agents.autopatch.model_profile import ModelProfile, NormUse
 from agents.autopatch.patch_plan import HELPER_DEFAULTS, KNOWN_EPS, NormPatch, Plan, computing_class, mlp_flag
+from agents.autopatch.places import below, below_base, decoders_of, if_present, where_held
 from agents.autopatch.vision import at_places
 
 ARGUMENTS = {
@@ -272,8 +273,8 @@ def grouped(plan: Plan, layout: Layout, owners: set[str], base: str) -> dict[str
 
 
 def _norm_line(patch: NormPatch, use: NormUse, layout: Layout, base: str) -> str:
-    line = _helper_call(patch, f"{base}.{use.attribute}", layout) + "\n"
-    return _if_present(use.attribute, base, line, use.optional)
+    line = _helper_call(patch, below(base, use.attribute), layout) + "\n"
+    return if_present(use.attribute, base, line, use.optional)
 
 
 def _helper_call(patch: NormPatch, place: str, layout: Layout) -> str:
@@ -300,22 +301,12 @@ def _helper_call(patch: NormPatch, place: str, layout: Layout) -> str:
     return f"{helper}({', '.join(arguments)})"
 
 
-def _if_present(attribute: str, base: str, line: str, optional: bool) -> str:
-    if not optional:
-        return line
-    parts = attribute.split(".")
-    condition = " and ".join(
-        f'getattr({".".join([base, *parts[:i]])}, "{part}", None) is not None' for i, part in enumerate(parts)
-    )
-    return f"if {condition}:\n    {line}"
-
-
 def mlp_lines(plan: Plan, layout: Layout) -> dict[str, str]:
     """flag -> lines for the feed-forward of one layer. Layers of a hybrid model differ, so each place is looked for."""
     found: dict[str, str] = {}
     for mlp in sorted(plan.mlps, key=lambda m: m.role != "experts"):
         flag = mlp_flag(mlp)
-        place = f"decoder_layer.{mlp.attribute}"
+        place = below("decoder_layer", mlp.attribute)
         if mlp.through_act2fn:
             line = f"{place}.{mlp.activation_attribute} = LigerReLUSquared()\n"
         elif (
@@ -325,43 +316,5 @@ def mlp_lines(plan: Plan, layout: Layout) -> dict[str, str]:
             line = f"_patch_geglu_module({place})\n"
         else:
             line = f"_patch_swiglu_module({place}, {computing_class(mlp)})\n"
-        found[flag] = found.get(flag, "") + _placed(mlp, line, plan.mixed, layout)
+        found[flag] = found.get(flag, "") + where_held("decoder_layer", mlp, line, plan.mixed, layout)
     return found
-
-
-def dense_here(layer: str, mlp: MlpClass, mixed: bool) -> list[str]:
-    """Conditions under which a layer holds the dense feed-forward: other layers may hold experts there, or a mixer."""
-    if not mixed:
-        return []
-    found = [f'not hasattr({layer}.{mlp.attribute}, "experts")']
-    if mlp.through_act2fn:
-        found.append(f'hasattr({layer}.{mlp.attribute}, "{mlp.activation_attribute}")')
-    return found
-
-
-def _placed(mlp: MlpClass, line: str, mixed: bool, layout: Layout) -> str:
-    parent, _, last = mlp.attribute.rpartition(".")
-    if mlp.role == "dense":
-        condition = " and ".join(dense_here("decoder_layer", mlp, mixed))
-        return f"if {condition}:\n    {line}" if condition else line
-    condition = (
-        f'hasattr(decoder_layer.{parent}, "{last}")'
-        if parent and (mixed or mlp.role == "shared_expert")
-        else ""
-    )
-    if mlp.role == "experts" and layout.v5_flag and mlp.liger_class == "LigerExperts":
-        condition = (
-            f"IS_TRANSFORMERS_V5_OR_LATER and {condition}" if condition else "IS_TRANSFORMERS_V5_OR_LATER"
-        )
-    return f"if {condition}:\n    {line}" if condition else line
-
-
-def below_base(path: str) -> str:
-    """ ".language_model" where the decoder at `path` is a part of the base model; empty where it is the base model."""
-    _, _, rest = path.partition(".")
-    return f".{rest}" if rest else ""
-
-
-def decoders_of(profile: ModelProfile) -> list[str]:
-    """Where the text decoders hang in the causal model: one, for almost all."""
-    return [profile.decoder_path, *profile.decoder_twins]

@@ -180,13 +180,16 @@ def _tests(profile: ModelProfile, failed: Sequence[Verdict]) -> Found:
             continue
         asserted = re.findall(r"assert .*", verdict.details)
         place = (
-            re.search(r"(?:layer|base_model)\.([\w.]+?)(?:\.forward)?\)", asserted[-1]) if asserted else None
+            re.search(r"(?:layer|base_model)((?:\.\w+|\[\d+\])+?)(?:\.forward)?\)", asserted[-1])
+            if asserted
+            else None
         )
         if place is None:
             continue
+        attribute = re.sub(r"\[(\d+)\]", r".\1", place[1]).removeprefix(".")
         for use in profile.norm_uses:
-            if use.attribute == place[1]:
+            if use.attribute == attribute:
                 yield from _of_part(profile, use.norm, verdict)
         for mlp in profile.mlps:
-            if mlp.attribute == place[1]:
+            if mlp.attribute == attribute:
                 yield from _of_part(profile, mlp.name, verdict)

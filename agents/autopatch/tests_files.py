@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import MlpClass, ModelProfile
-from agents.autopatch.patch_function import below_base, decoders_of, dense_here, lce_alias
+from agents.autopatch.patch_function import lce_alias
 from agents.autopatch.patch_plan import NormPatch, Plan, computing_class, mlp_flag
+from agents.autopatch.places import below, below_base, decoders_of, where_held
 from agents.autopatch.splice import end_of, functions, insert_after, parse, place, relative
 from agents.autopatch.vision import at_places
 from agents.conventions.edits import AnchorMissing
@@ -119,27 +120,29 @@ def _decoder_checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str
     for norm in plan.norms:
         for use in norm.uses:
             if use.owner == "base":
-                base += _compare(f"{decoder}.{use.attribute}", norm, sign, 8)
+                base += _compare(decoder, use.attribute, norm, sign, 8)
     for mlp in sorted(plan.mlps, key=lambda m: m.role != "experts"):
         layered += _mlp_check(mlp, plan, layout, sign)
     for norm in plan.norms:
         for use in norm.uses:
             if use.owner != "base":
-                layered += _compare(f"layer.{use.attribute}", norm, sign, 12, optional=use.optional)
+                layered += _compare("layer", use.attribute, norm, sign, 12, optional=use.optional)
     if layered:
         layered = f"        for layer in {decoder}.{profile.layers_attribute}:\n" + layered
     return base + layered
 
 
-def _compare(place: str, norm: NormPatch, sign: str, indent: int, *, optional: bool = False) -> str:
-    line = _same_source(place, norm, sign) + "\n"
-    if not optional:
-        return " " * indent + line
-    owner, _, last = place.rpartition(".")
-    parts = owner.split(".")
-    conditions = [f'hasattr({".".join(parts[:i])}, "{parts[i]}")' for i in range(1, len(parts))]
-    conditions.append(f'hasattr({owner}, "{last}")')
-    return " " * indent + f"if {' and '.join(conditions)}:\n" + " " * (indent + 4) + line
+def _compare(
+    base: str, attribute: str, norm: NormPatch, sign: str, indent: int, *, optional: bool = False
+) -> str:
+    line = _same_source(below(base, attribute), norm, sign) + "\n"
+    if optional:
+        parts = attribute.split(".")
+        owners = [below(base, ".".join(parts[:i])) if i else base for i in range(len(parts))]
+        held = [(owner, part) for owner, part in zip(owners, parts, strict=True) if not part.isdigit()]
+        condition = " and ".join(f'hasattr({owner}, "{part}")' for owner, part in held)
+        line = f"if {condition}:\n    {line}"
+    return textwrap.indent(line, " " * indent)
 
 
 def _same_source(place: str, norm: NormPatch, sign: str) -> str:
@@ -148,23 +151,13 @@ def _same_source(place: str, norm: NormPatch, sign: str) -> str:
 
 
 def _mlp_check(mlp: MlpClass, plan: Plan, layout: Layout, sign: str) -> str:
-    place = f"layer.{mlp.attribute}"
+    place = below("layer", mlp.attribute)
     if mlp.through_act2fn:
         negation = "not " if sign == "!=" else ""
         line = f"assert {negation}isinstance({place}.{mlp.activation_attribute}, LigerReLUSquared)\n"
     else:
         line = f"assert inspect.getsource({place}.forward) {sign} inspect.getsource({computing_class(mlp)}.forward)\n"
-    parent, _, last = mlp.attribute.rpartition(".")
-    condition = ""
-    if mlp.role == "dense":
-        condition = " and ".join(dense_here("layer", mlp, plan.mixed))
-    elif parent and (plan.mixed or mlp.role == "shared_expert"):
-        condition = f'hasattr(layer.{parent}, "{last}")'
-    if mlp.role == "experts" and layout.v5_flag and mlp.liger_class == "LigerExperts":
-        condition = (
-            f"IS_TRANSFORMERS_V5_OR_LATER and {condition}" if condition else "IS_TRANSFORMERS_V5_OR_LATER"
-        )
-    return f"            if {condition}:\n                {line}" if condition else f"            {line}"
+    return textwrap.indent(where_held("layer", mlp, line, plan.mixed, layout), " " * 12)
 
 
 def _literal(value: object) -> str:

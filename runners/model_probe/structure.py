@@ -107,7 +107,7 @@ def _feed_forward(path: str, module: nn.Module) -> dict[str, Any] | None:
         role = "experts"
     return {
         "class": type(module).__name__,
-        "attribute": re.sub(r"\.\d+(?=\.|$)", "", path),
+        "attribute": re.sub(r"\.\d+(?=\.|$)", "", path) if role == "experts" else path,
         "role": role,
         "projections": shape[1],
         "form": shape[0],

@@ -179,6 +179,27 @@ def test_where_layers_hold_other_mixers_an_activation_is_replaced_only_where_the
         )
 
 
+def test_parts_in_a_list_of_a_layer_are_reached_by_their_number() -> None:
+    uses = [
+        NormUse(owner="other", attribute="input_layernorm.0", norm="TinyRMSNorm"),
+        NormUse(owner="attention", attribute="self_attn.1.q_norm", norm="TinyRMSNorm", optional=True),
+    ]
+    mlps = [mlp(attribute="mlps.0"), mlp(attribute="mlps.1")]
+    _, text = written(norm_uses=uses, mlps=mlps)
+    assert "_patch_rms_norm_module(decoder_layer.input_layernorm[0])" in text
+    assert (
+        'if getattr(decoder_layer, "self_attn", None) is not None '
+        'and getattr(decoder_layer.self_attn[1], "q_norm", None) is not None:' in text
+    )
+    assert "_patch_swiglu_module(decoder_layer.mlps[1], LigerSwiGLUMLP)" in text
+    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
+    made = profile(norm_uses=uses, mlps=mlps)
+    code = instance_test(made, patch_plan(made, here), here)
+    ast.parse(code)
+    assert "inspect.getsource(layer.mlps[0].forward) == inspect.getsource(LigerSwiGLUMLP.forward)" in code
+    assert 'if hasattr(layer, "self_attn") and hasattr(layer.self_attn[1], "q_norm"):' in code
+
+
 def test_a_norm_without_a_weight_is_left_where_the_model_exists_already() -> None:
     uses = [
         NormUse(owner="attention", attribute="self_attn.q_norm", norm="TinyRMSNorm"),
