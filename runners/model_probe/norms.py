@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ def _probe(name: str, module: Any, tiny: TinyModel) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": name,
         "class_module": type(module).__module__,
-        "imported": hasattr(tiny.resolved.modeling, name),
+        "imported": hasattr(tiny.resolved.modeling, name) and not _made_as_nn(module, name, tiny),
         "weight_dim": None if weight is None else weight.shape[-1],
         "bias": getattr(module, "bias", None) is not None,
         "eps_attribute": next(
@@ -97,6 +98,16 @@ def _probe(name: str, module: Any, tiny: TinyModel) -> dict[str, Any]:
 
 def _combinations() -> list[tuple[str, float]]:
     return [(mode, offset) for mode in CASTING_MODES for offset in OFFSETS]
+
+
+def _made_as_nn(module: Any, name: str, tiny: TinyModel) -> bool:
+    """Whether its owner makes it as `nn.{name}`, though the modeling module may have imported that class by its name too."""
+    owner = next((one for one in tiny.model.modules() if module in one.children()), None)
+    try:
+        source = inspect.getsource(type(owner)) if owner is not None else ""
+    except (OSError, TypeError):
+        return False
+    return re.search(rf"\bnn\.{name}\(", source) is not None
 
 
 def _with_weights(module: Any, generator: torch.Generator) -> Any:

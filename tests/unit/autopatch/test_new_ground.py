@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import LayerNorm
 
 from agents.autopatch.act import write
 from agents.autopatch.compose import compose
 from agents.autopatch.facts import ModelFacts
 from app.checkout import CheckoutTree
 from runners.model_checks.confined.tiny_runs import in_dtype
+from runners.model_probe.norms import _made_as_nn
 from runners.model_probe.rope import STATEMENTS, _record
 from tests.liger_checkout import liger_checkout
 from tests.unit.autopatch.act_profiles import norm, profile
@@ -152,6 +154,25 @@ def test_what_a_class_keeps_in_float32_keeps_its_values_too() -> None:
     assert cast.gate_proj.weight.dtype is torch.bfloat16
     assert torch.equal(cast.gate.weight, before)
     assert in_dtype(Router(), torch.float32).gate.weight.dtype is torch.float32
+
+
+class Indexer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.k_norm, self.q_norm = nn.LayerNorm(4), LayerNorm(4)
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm = LayerNorm(4)
+
+
+def test_a_norm_that_is_made_by_way_of_nn_is_not_reached_by_the_name_that_the_module_imported_too() -> None:
+    for owner, made in ((Indexer(), True), (Plain(), False)):
+        tiny: Any = types.SimpleNamespace(model=nn.Sequential(owner))
+        (norm, *_) = owner.children()
+        assert _made_as_nn(norm, "LayerNorm", tiny) is made
 
 
 def test_a_helper_that_only_the_rotary_function_calls_is_not_taken_for_it() -> None:
