@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Sequence
 
 from agents.autopatch.layout import Layout
-from agents.autopatch.model_profile import MlpClass, ModelProfile
+from agents.autopatch.model_profile import MlpClass, ModelProfile, NormUse
 
 
 def below(base: str, attribute: str) -> str:
@@ -13,8 +14,18 @@ def below(base: str, attribute: str) -> str:
     return base + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in attribute.split("."))
 
 
-def if_present(attribute: str, base: str, line: str, optional: bool) -> str:
-    """The line for a part, under a condition where some layers lack it."""
+def inside(attribute: str, uses: Iterable[NormUse]) -> list[str]:
+    """What hangs below `attribute` in layers that hold a container of norms there, where others hold a norm."""
+    below_it = [
+        use.attribute.removeprefix(f"{attribute}.")
+        for use in uses
+        if use.attribute.startswith(f"{attribute}.")
+    ]
+    return sorted({rest.split(".")[0] for rest in below_it})
+
+
+def if_present(attribute: str, base: str, line: str, optional: bool, others: Sequence[str] = ()) -> str:
+    """The line for a part, under a condition where some layers lack it, or hold there what has `others` inside."""
     if not optional:
         return line
     parts = attribute.split(".")
@@ -23,6 +34,7 @@ def if_present(attribute: str, base: str, line: str, optional: bool) -> str:
         for i, part in enumerate(parts)
         if not part.isdigit()
     )
+    condition += "".join(f' and not hasattr({below(base, attribute)}, "{name}")' for name in others)
     return f"if {condition}:\n    {line}"
 
 

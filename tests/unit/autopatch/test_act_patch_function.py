@@ -179,6 +179,23 @@ def test_where_layers_hold_other_mixers_an_activation_is_replaced_only_where_the
         )
 
 
+def test_a_place_that_holds_a_norm_in_some_layers_and_a_container_of_one_in_others() -> None:
+    uses = [
+        NormUse(owner="layer", attribute="post_norm", norm="TinyRMSNorm", optional=True),
+        NormUse(owner="other", attribute="post_norm.norm", norm="TinyRMSNorm", optional=True),
+    ]
+    _, text = written(norm_uses=uses)
+    assert (
+        'if getattr(decoder_layer, "post_norm", None) is not None and not hasattr(decoder_layer.post_norm, "norm"):'
+        in text
+    )
+    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
+    made = profile(norm_uses=uses)
+    code = instance_test(made, patch_plan(made, here), here)
+    assert 'if hasattr(layer, "post_norm") and not hasattr(layer.post_norm, "norm"):' in code
+    assert 'if hasattr(layer, "post_norm") and hasattr(layer.post_norm, "norm"):' in code
+
+
 def test_parts_in_a_list_of_a_layer_are_reached_by_their_number() -> None:
     uses = [
         NormUse(owner="other", attribute="input_layernorm.0", norm="TinyRMSNorm"),
