@@ -83,6 +83,7 @@ def _approvals(result: dict[str, Any]) -> str:
         ["profiles that wait", f"{result['pending']}, {result['with_a_strangers_reaction']} with a 👍 that doesn't count; read every {result['polled_every_s']:g} s"],
         ["GraphQL queries an hour", f"{result['graphql_queries_an_hour']} of {result['limit_an_hour_each']}"],
         ["REST requests an hour", f"{result['rest_requests_an_hour']} of {result['limit_an_hour_each']}"],
+        ["catching up first, with the deliveries of as many comments", f"{result['before_it']['rest_requests']} REST requests and {result['before_it']['graphql_queries']} GraphQL queries in {result['before_it']['seconds']:.0f} s"],
         ["👍 to the start of the work", f"{result['reaction_to_start_s']} s"],
         ["/readyz meanwhile, p50 / p99", f"{result['readyz']['p50_ms']} / {result['readyz']['p99_ms']} ms"],
     ]  # fmt: skip
