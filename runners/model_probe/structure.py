@@ -301,7 +301,10 @@ def imports_for(tree: ast.AST, module: Any) -> list[str]:
 
 
 def _imported(module: Any) -> dict[str, str]:
-    """Names that the module imports at its top, as absolute import lines."""
+    """Names that the module imports, as absolute import lines.
+
+    Not what it imports under a condition and may have made itself instead: that comes from the module, whatever it is there.
+    """
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, SyntaxError):
@@ -315,9 +318,10 @@ def _imported(module: Any) -> dict[str, str]:
         elif isinstance(node, ast.ImportFrom):
             source = _absolute(node, module.__name__)
             for alias in node.names:
-                found[alias.asname or alias.name] = f"from {source} import {alias.name}" + (
-                    f" as {alias.asname}" if alias.asname else ""
-                )
+                name = alias.asname or alias.name
+                if node in tree.body or name not in vars(module):
+                    renamed = f" as {alias.asname}" if alias.asname else ""
+                    found[name] = f"from {source} import {alias.name}{renamed}"
     return found
 
 

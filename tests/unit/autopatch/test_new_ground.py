@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import types
 from pathlib import Path
@@ -20,6 +21,7 @@ from app.checkout import CheckoutTree
 from runners.model_checks.confined.tiny_runs import in_dtype
 from runners.model_probe.norms import _made_as_nn
 from runners.model_probe.rope import STATEMENTS, _record
+from runners.model_probe.structure import imports_for
 from tests.liger_checkout import liger_checkout
 from tests.unit.autopatch.act_profiles import norm, profile
 
@@ -154,6 +156,37 @@ def test_what_a_class_keeps_in_float32_keeps_its_values_too() -> None:
     assert cast.gate_proj.weight.dtype is torch.bfloat16
     assert torch.equal(cast.gate.weight, before)
     assert in_dtype(Router(), torch.float32).gate.weight.dtype is torch.float32
+
+
+MODELING = """\
+from __future__ import annotations
+import math
+from typing import TYPE_CHECKING
+from collections.abc import Sequence
+
+if TYPE_CHECKING:
+    from collections import OrderedDict
+try:
+    from no_such_package import soft_cap
+except ImportError:
+    def soft_cap(x):
+        return x
+"""
+
+
+def test_what_a_modeling_file_may_have_made_itself_comes_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modeling_capped.py").write_text(MODELING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("modeling_capped")
+    used = ast.parse("def f(x: Sequence, y: OrderedDict):\n    return soft_cap(math.exp(x))\n")
+    assert imports_for(used, module) == [
+        "from collections import OrderedDict",
+        "from collections.abc import Sequence",
+        "from modeling_capped import soft_cap",
+        "import math",
+    ]
 
 
 class Indexer(nn.Module):
