@@ -72,6 +72,13 @@ class Approvals:
                 log.exception("reading reactions failed; it is tried again")
             await asyncio.sleep(min(1.0, self._ports.settings.fresh_poll_seconds))
 
+    def read_next(self, request_id: str) -> None:
+        """Something happened on its issue: read its reactions in the next round, a second from now, with all that are due then.
+
+        A thousand events after an outage are so a few questions, not thousands.
+        """
+        self._due.pop(request_id, None)
+
     async def poll(self) -> None:
         """Read the reactions of every pending profile that is due."""
         clock = time.monotonic()
