@@ -1,5 +1,5 @@
-"""Answers to shown profiles. Reactions fire no webhook, so they are read: often while a profile is fresh, and at once
-when anything happens on its issue."""
+"""Answers to shown profiles. Reactions fire no webhook, so they are read: often while a profile is fresh, and within a
+second when anything happens on its issue."""
 
 from __future__ import annotations
 
@@ -73,10 +73,8 @@ class Approvals:
             await asyncio.sleep(min(1.0, self._ports.settings.fresh_poll_seconds))
 
     def read_next(self, request_id: str) -> None:
-        """Something happened on its issue: read its reactions in the next round, a second from now, with all that are due then.
-
-        A thousand events after an outage are so a few questions, not thousands.
-        """
+        """Read this profile's reactions in the next round, a second from now at most, with all that are due then."""
+        # not here and now: after an outage a thousand events would be thousands of questions, where a few will do
         self._due.pop(request_id, None)
 
     async def poll(self) -> None:

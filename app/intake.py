@@ -58,14 +58,14 @@ class Intake:
         match event:
             case IssueCommentEvent():
                 note = await self._comment(event)
-                self._read_reactions(event, event.issue.number)
+                self._look_at_reactions(event, event.issue.number)
                 return note
             case IssuesEvent():
-                self._read_reactions(event, event.issue.number)
+                self._look_at_reactions(event, event.issue.number)
                 return "looked at the issue's profiles"
             case PullRequestEvent():
                 note = await self._pull(event)
-                self._read_reactions(event, event.pull_request.number)
+                self._look_at_reactions(event, event.pull_request.number)
                 return note
             case CheckRunEvent() | CheckSuiteEvent():
                 return await self._rerequested(event)
@@ -176,8 +176,8 @@ class Intake:
     async def _answer(self, event: IssueCommentEvent, repository: GitHubRepository, text: str) -> None:
         await answer(repository, event.issue.number, event.comment.id, text)
 
-    def _read_reactions(self, event: Event, number: int) -> None:
-        """Reactions send no event of their own, so any event of the issue is an occasion to read them."""
+    def _look_at_reactions(self, event: Event, number: int) -> None:
+        """Reactions send no event of their own, so any event of the issue makes them due."""
         for request in self._ports.store.requests_of_issue(event.repository.full_name, number):
             if State(request.state) is State.awaiting_approval:
                 self._approvals.read_next(request.id)

@@ -27,6 +27,7 @@ from typing import Any
 import httpx
 from sqlalchemy.orm import Session, make_transient
 
+from app.comments.status import body_sha256
 from app.database import open_database
 from app.github import GitHubApp
 from app.localhub import LocalHub
@@ -95,12 +96,14 @@ async def copy_pending(here: Scene, url: str, count: int) -> list[int]:
     for number in range(count):
         issue = here.open_issue(f"copy {number}")
         identifier = f"c{number:06d}"
-        comment = await repository.create_comment(issue, body.replace(original, identifier))
+        text = body.replace(original, identifier)
+        comment = await repository.create_comment(issue, text)
         make_transient(request)
         make_transient(profile)
         request.id, request.issue_number, request.comment_id = identifier, issue, 10_000_000 + number
         request.live_key, request.status_comment_id = f"copy {number}", comment.id
         profile.request_id, profile.comment_id = identifier, comment.id
+        profile.body_sha256, profile.earlier_body_sha256 = body_sha256(text), None
         profile.comment_node_id, profile.shown_at, profile.created_at = comment.node_id, now(), now()
         with Session(engine, expire_on_commit=False) as session, session.begin():
             session.add(request)

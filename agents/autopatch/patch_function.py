@@ -12,7 +12,7 @@ from agents.autopatch.forward_cut import Unpatchable
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import ModelProfile
 from agents.autopatch.patch_plan import HELPER_DEFAULTS, KNOWN_EPS, NormPatch, Plan, computing_class, mlp_flag
-from agents.autopatch.places import below, below_base, decoders_of, if_present, inside, where_held
+from agents.autopatch.places import below, below_base, decoders_of, where_held, where_present
 from agents.autopatch.vision import at_places
 
 ARGUMENTS = {
@@ -268,10 +268,8 @@ def grouped(plan: Plan, layout: Layout, owners: set[str], base: str) -> dict[str
     for patch in plan.norms:
         for use in patch.uses:
             if use.owner in owners:
-                others = inside(use.attribute, (one for norm in plan.norms for one in norm.uses))
                 line = _helper_call(patch, below(base, use.attribute), layout) + "\n"
-                line = if_present(use.attribute, base, line, use.optional, others)
-                found[patch.flag] = found.get(patch.flag, "") + line
+                found[patch.flag] = found.get(patch.flag, "") + where_present(base, use, line, plan.norm_uses)
     return found
 
 

@@ -62,6 +62,7 @@ class Plan:
     rope: bool
     notes: tuple[str, ...] = field(default=())
     mixed: bool = False  # some layers hold a dense feed-forward, others experts, patched or not
+    norm_uses: tuple[NormUse, ...] = ()  # of all norms, patched or not
 
     def flag(self, name: str) -> Flag | None:
         return next((flag for flag in self.flags if flag.name == name), None)
@@ -99,6 +100,7 @@ def patch_plan(profile: ModelProfile, layout: Layout) -> Plan:
         mlps=mlps,
         takes_kwargs=bool(missing),
         mixed={"dense", "experts"} <= {mlp.role for mlp in profile.mlps},
+        norm_uses=tuple(profile.norm_uses),
         rope=profile.rope.patched and profile.rope.function is not None,
         notes=(
             *_notes(profile),

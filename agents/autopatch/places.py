@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import MlpClass, ModelProfile, NormUse
@@ -14,28 +14,29 @@ def below(base: str, attribute: str) -> str:
     return base + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in attribute.split("."))
 
 
-def inside(attribute: str, uses: Iterable[NormUse]) -> list[str]:
-    """What hangs below `attribute` in layers that hold a container of norms there, where others hold a norm."""
-    below_it = [
-        use.attribute.removeprefix(f"{attribute}.")
-        for use in uses
-        if use.attribute.startswith(f"{attribute}.")
-    ]
-    return sorted({rest.split(".")[0] for rest in below_it})
+# How a condition asks for a part: the patch leaves what is None, a test looks at what is there.
+IS_SET, IS_THERE = 'getattr({0}, "{1}", None) is not None', 'hasattr({0}, "{1}")'
 
 
-def if_present(attribute: str, base: str, line: str, optional: bool, others: Sequence[str] = ()) -> str:
-    """The line for a part, under a condition where some layers lack it, or hold there what has `others` inside."""
-    if not optional:
+def where_present(base: str, use: NormUse, line: str, uses: Iterable[NormUse], form: str = IS_SET) -> str:
+    """The line for a norm, under a condition where some layers lack it, or hold a container of norms at its place.
+
+    uses: of all norms · form: of the condition for one part, IS_SET or IS_THERE.
+    """
+    if not use.optional:
         return line
-    parts = attribute.split(".")
-    condition = " and ".join(
-        f'getattr({below(base, ".".join(parts[:i])) if i else base}, "{part}", None) is not None'
+    parts = use.attribute.split(".")
+    conditions = [
+        form.format(below(base, ".".join(parts[:i])) if i else base, part)
         for i, part in enumerate(parts)
         if not part.isdigit()
-    )
-    condition += "".join(f' and not hasattr({below(base, attribute)}, "{name}")' for name in others)
-    return f"if {condition}:\n    {line}"
+    ]
+    prefix = f"{use.attribute}."
+    held = {
+        one.attribute.removeprefix(prefix).split(".")[0] for one in uses if one.attribute.startswith(prefix)
+    }
+    conditions += [f'not hasattr({below(base, use.attribute)}, "{name}")' for name in sorted(held)]
+    return f"if {' and '.join(conditions)}:\n    {line}"
 
 
 def where_held(layer: str, mlp: MlpClass, line: str, mixed: bool, layout: Layout) -> str:

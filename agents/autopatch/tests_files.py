@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.autopatch.layout import Layout
-from agents.autopatch.model_profile import MlpClass, ModelProfile
+from agents.autopatch.model_profile import MlpClass, ModelProfile, NormUse
 from agents.autopatch.patch_function import lce_alias
 from agents.autopatch.patch_plan import NormPatch, Plan, computing_class, mlp_flag
-from agents.autopatch.places import below, below_base, decoders_of, inside, where_held
+from agents.autopatch.places import IS_THERE, below, below_base, decoders_of, where_held, where_present
 from agents.autopatch.splice import end_of, functions, insert_after, parse, place, relative
 from agents.autopatch.vision import at_places
 from agents.conventions.edits import AnchorMissing
@@ -121,37 +120,21 @@ def _decoder_checks(profile: ModelProfile, plan: Plan, layout: Layout, sign: str
     for norm in plan.norms:
         for use in norm.uses:
             if use.owner == "base":
-                base += _compare(decoder, use.attribute, norm, sign, 8)
+                base += _compare(decoder, use, norm, plan, sign, 8)
     for mlp in sorted(plan.mlps, key=lambda m: m.role != "experts"):
         layered += _mlp_check(mlp, plan, layout, sign)
     for norm in plan.norms:
         for use in norm.uses:
             if use.owner != "base":
-                others = inside(use.attribute, (one for other in plan.norms for one in other.uses))
-                layered += _compare("layer", use.attribute, norm, sign, 12, use.optional, others)
+                layered += _compare("layer", use, norm, plan, sign, 12)
     if layered:
         layered = f"        for layer in {decoder}.{profile.layers_attribute}:\n" + layered
     return base + layered
 
 
-def _compare(
-    base: str,
-    attribute: str,
-    norm: NormPatch,
-    sign: str,
-    indent: int,
-    optional: bool = False,
-    others: Sequence[str] = (),
-) -> str:
-    line = _same_source(below(base, attribute), norm, sign) + "\n"
-    if optional:
-        parts = attribute.split(".")
-        owners = [below(base, ".".join(parts[:i])) if i else base for i in range(len(parts))]
-        held = [(owner, part) for owner, part in zip(owners, parts, strict=True) if not part.isdigit()]
-        condition = " and ".join(f'hasattr({owner}, "{part}")' for owner, part in held)
-        condition += "".join(f' and not hasattr({below(base, attribute)}, "{name}")' for name in others)
-        line = f"if {condition}:\n    {line}"
-    return textwrap.indent(line, " " * indent)
+def _compare(base: str, use: NormUse, norm: NormPatch, plan: Plan, sign: str, indent: int) -> str:
+    line = _same_source(below(base, use.attribute), norm, sign) + "\n"
+    return textwrap.indent(where_present(base, use, line, plan.norm_uses, IS_THERE), " " * indent)
 
 
 def _same_source(place: str, norm: NormPatch, sign: str) -> str:

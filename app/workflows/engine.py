@@ -196,8 +196,8 @@ class Engine:
                 dead.add(executor.id)
             elif certain or silent_s < SILENT_S:
                 live.add(executor.id)
-        # Who has only been silent may be writing still: its claims run out by themselves.
-        await asyncio.to_thread(self._ports.store.drop_writes_of, dead - live)
+        if dead - live:  # who has only been silent may be writing still: its claims run out by themselves
+            await asyncio.to_thread(self._ports.store.drop_writes_of, dead - live)
         for workflow in await DBOS.list_workflows_async(
             status="PENDING", load_input=False, load_output=False
         ):

@@ -104,6 +104,14 @@ class Desk:
             comments = client.get(f"/repos/{FULL_NAME}/issues/{self.issue}/comments").json()
         return [one["body"] for one in comments if one["user"]["type"] == "Bot"]
 
+    async def in_progress(self) -> tuple[Request, int]:
+        """A request whose comment says that it is being worked on, and the comment's id."""
+        await self.says("/liger dev relu2")
+        await self.ports.status.put(self.request.id)
+        comment = self.request.status_comment_id
+        assert comment is not None
+        return self.request, comment
+
     @property
     def request(self) -> Request:
         return self.store.recent_requests()[0]
@@ -216,11 +224,7 @@ async def test_reactions_are_read_when_anything_happens_on_the_issue(desk: Desk)
 
 
 async def test_a_thumb_that_was_there_before_the_profile_is_stale(desk: Desk):
-    await desk.says("/liger dev relu2")
-    request = desk.request
-    await desk.ports.status.put(request.id)
-    comment = desk.store.request(request.id).status_comment_id
-    assert comment is not None
+    request, comment = await desk.in_progress()
     desk.place.react(comment, "+1")
     desk.store.move(request.id, State.understanding)
     desk.store.save_profile(request.id, 1, kernel_profile())
@@ -231,11 +235,7 @@ async def test_a_thumb_that_was_there_before_the_profile_is_stale(desk: Desk):
 
 
 async def test_a_thumb_of_a_later_second_counts_though_it_is_there_at_the_first_look(desk: Desk):
-    await desk.says("/liger dev relu2")
-    request = desk.request
-    await desk.ports.status.put(request.id)
-    comment = desk.store.request(request.id).status_comment_id
-    assert comment is not None
+    request, comment = await desk.in_progress()
     desk.store.move(request.id, State.understanding)
     desk.store.save_profile(request.id, 1, kernel_profile())
     slow = RequestFault(kind="latency", method="GET", path=f"/comments/{comment}/reactions", seconds=3)
@@ -251,11 +251,7 @@ async def test_a_thumb_of_a_later_second_counts_though_it_is_there_at_the_first_
 
 
 async def test_a_thumb_from_before_the_profile_is_told_once_that_it_does_not_count(desk: Desk):
-    await desk.says("/liger dev relu2")
-    request = desk.request
-    await desk.ports.status.put(request.id)
-    comment = desk.store.request(request.id).status_comment_id
-    assert comment is not None
+    request, comment = await desk.in_progress()
     desk.place.react(comment, "+1", "stranger")
     desk.place.react(comment, "+1")  # on what still says that the reference is being read
     await asyncio.sleep(1.1)  # GitHub's times have whole seconds

@@ -40,6 +40,15 @@ NORMS = tuple(
 )
 
 
+def written_test(**changes: Any) -> str:
+    """The instance test of the same profile."""
+    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
+    made = profile(**changes)
+    code = instance_test(made, patch_plan(made, here), here)
+    ast.parse(code)
+    return code
+
+
 def written(**changes: Any) -> tuple[Any, str]:
     here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS, **changes.pop("layout", {}))
     made = profile(**changes)
@@ -165,9 +174,7 @@ def test_where_layers_hold_other_mixers_an_activation_is_replaced_only_where_the
     assert (
         'if not hasattr(decoder_layer.mixer, "experts") and hasattr(decoder_layer.mixer, "act_fn"):\n' in text
     )
-    made = profile(mlps=[dense, experts])
-    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
-    code = instance_test(made, patch_plan(made, here), here)
+    code = written_test(mlps=[dense, experts])
     for sign in ("not ", ""):
         assert (
             'if hasattr(layer.mixer, "experts"):\n'
@@ -189,9 +196,7 @@ def test_a_place_that_holds_a_norm_in_some_layers_and_a_container_of_one_in_othe
         'if getattr(decoder_layer, "post_norm", None) is not None and not hasattr(decoder_layer.post_norm, "norm"):'
         in text
     )
-    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
-    made = profile(norm_uses=uses)
-    code = instance_test(made, patch_plan(made, here), here)
+    code = written_test(norm_uses=uses)
     assert 'if hasattr(layer, "post_norm") and not hasattr(layer.post_norm, "norm"):' in code
     assert 'if hasattr(layer, "post_norm") and hasattr(layer.post_norm, "norm"):' in code
 
@@ -209,10 +214,7 @@ def test_parts_in_a_list_of_a_layer_are_reached_by_their_number() -> None:
         'and getattr(decoder_layer.self_attn[1], "q_norm", None) is not None:' in text
     )
     assert "_patch_swiglu_module(decoder_layer.mlps[1], LigerSwiGLUMLP)" in text
-    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
-    made = profile(norm_uses=uses, mlps=mlps)
-    code = instance_test(made, patch_plan(made, here), here)
-    ast.parse(code)
+    code = written_test(norm_uses=uses, mlps=mlps)
     assert "inspect.getsource(layer.mlps[0].forward) == inspect.getsource(LigerSwiGLUMLP.forward)" in code
     assert 'if hasattr(layer, "self_attn") and hasattr(layer.self_attn[1], "q_norm"):' in code
 
@@ -225,9 +227,7 @@ def test_a_norm_without_a_weight_is_left_where_the_model_exists_already() -> Non
     _, text = written(norm_uses=uses)
     assert "_patch_rms_norm_module(decoder_layer.self_attn.q_norm)" in text
     assert "v_norm" not in text
-    here = layout(classes=CLASSES, patch_functions=HELPERS, norms=NORMS)
-    made = profile(norm_uses=uses)
-    assert "v_norm" not in instance_test(made, patch_plan(made, here), here)
+    assert "v_norm" not in written_test(norm_uses=uses)
 
 
 def test_layers_with_experts_are_passed_over_when_only_the_dense_ones_are_patched() -> None:
