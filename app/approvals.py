@@ -40,8 +40,9 @@ from app.tables import Approval, Profile, Request
 
 log = logging.getLogger(__name__)
 
-# Answers that decided nothing are judged again after this long: people gain and lose rights.
-AGAIN_S = 120.0
+# Answers that decided nothing are judged again, since people gain and lose rights: after two minutes, then ever more seldom,
+# or many strangers' answers would use up the hour's requests.
+AGAIN_S, SELDOM_AGAIN_S = 120.0, 3600.0
 
 
 class Approvals:
@@ -54,8 +55,8 @@ class Approvals:
         self._paused_until = 0.0
         # requests whose people were told of a broken configuration, and profiles whose people were told of an early answer
         self._told: set[str] = set()
-        # answers that decided nothing, a stranger's for instance, and when they were last looked at
-        self._decided_nothing: dict[str, tuple[frozenset[int], float]] = {}
+        # answers that decided nothing, a stranger's for instance, when they are judged again, and after how long that is
+        self._decided_nothing: dict[str, tuple[frozenset[int], float, float]] = {}
         self._one_question = True  # until the server turns out to have no GraphQL
 
     async def poll_forever(self) -> None:
@@ -76,6 +77,7 @@ class Approvals:
         """Read this profile's reactions in the next round, a second from now at most, with all that are due then."""
         # not here and now: after an outage a thousand events would be thousands of questions, where a few will do
         self._due.pop(request_id, None)
+        self._decided_nothing.pop(request_id, None)
 
     async def poll(self) -> None:
         """Read the reactions of every pending profile that is due."""
@@ -116,11 +118,12 @@ class Approvals:
                 waiting.append((request, profile))
         repository = self._ports.github.repository(installation_id, full_name)
         for request_id, answers in (await self._answered(repository, waiting)).items():
-            before, at = self._decided_nothing.get(request_id, (None, 0.0))
-            if answers is None or answers != before or time.monotonic() - at > AGAIN_S:
+            before, again_at, wait_s = self._decided_nothing.get(request_id, (None, 0.0, 0.0))
+            if answers is None or answers != before or time.monotonic() > again_at:
                 await self.read(request_id)
                 if answers is not None:
-                    self._decided_nothing[request_id] = (answers, time.monotonic())
+                    wait_s = min(2 * wait_s, SELDOM_AGAIN_S) if answers == before else AGAIN_S
+                    self._decided_nothing[request_id] = (answers, time.monotonic() + wait_s, wait_s)
 
     async def _answered(
         self, repository: GitHubRepository, pending: list[tuple[Request, Profile]]

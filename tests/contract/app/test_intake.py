@@ -6,13 +6,14 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from agents.profiles import KernelProfile
-from app.approvals import Approvals
+from app.approvals import AGAIN_S, Approvals
 from app.deliveries import NotYetError
 from app.dispatch import LocalBench
 from app.following import Following
@@ -268,6 +269,35 @@ async def test_a_thumb_from_before_the_profile_is_told_once_that_it_does_not_cou
     assert "@maintainer" in told[0]
     assert f"/liger approve {profile.sha256[:12]}" in told[0]
     assert desk.store.request(request.id).state == State.awaiting_approval
+
+
+async def test_an_answer_that_decided_nothing_is_judged_again_ever_more_seldom_and_when_something_happens(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    clock = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr("app.approvals.time", SimpleNamespace(monotonic=lambda: clock.seconds))
+
+    async def after(seconds: float) -> str:
+        clock.seconds += seconds
+        await desk.approvals.poll()
+        return desk.request.state
+
+    def may_write(allowed: bool) -> None:
+        desk.place.hub.set_collaborator(FULL_NAME, "stranger", "write" if allowed else "read")
+
+    request = await desk.waiting()
+    assert request.status_comment_id is not None
+    desk.place.react(request.status_comment_id, "+1", "stranger")
+    assert await after(0) == State.awaiting_approval
+    assert await after(AGAIN_S + 1) == State.awaiting_approval
+    may_write(True)
+    assert await after(AGAIN_S + 1) == State.awaiting_approval  # it is judged after twice the time now
+    may_write(False)
+    await desk.happens("issues", "edited", issue={"number": desk.issue})
+    assert await after(1) == State.awaiting_approval
+    may_write(True)
+    assert await after(AGAIN_S - 5) == State.awaiting_approval
+    assert await after(20) == State.acting
 
 
 async def test_a_comment_that_is_edited_while_its_answers_are_read_is_not_approved(desk: Desk):
