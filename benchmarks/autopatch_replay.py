@@ -34,6 +34,7 @@ from agents.dev.act import ActFailed
 from agents.dev.refused import Refused
 from app.checkout import CheckoutTree
 from benchmarks.autopatch_batch import SCENARIOS, verified
+from kernels.syntax import syntax_tree
 from runners.environment import current_environment
 from runners.jobs import run_job
 from runners.protocol import Gate, Job, Report, VerifyModelPayload
@@ -269,7 +270,7 @@ def new_tests(before: str | None, after: str | None, model: str) -> list[str]:
 
 
 def _functions(text: str) -> list[str]:
-    return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in syntax_tree(text).body if isinstance(node, ast.FunctionDef)]
 
 
 def unpack(repo: Path, commit: str, destination: Path) -> None:

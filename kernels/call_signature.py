@@ -6,6 +6,7 @@ import ast
 
 from kernels.derivation import Derivation
 from kernels.op_spec import OpSpec, ScalarSpec
+from kernels.syntax import syntax_tree
 
 
 def call_order(derivation: Derivation) -> list[str]:
@@ -30,7 +31,7 @@ def arguments(derivation: Derivation) -> list[tuple[str, ScalarSpec | None]]:
 def _parameter_names(op: OpSpec) -> list[str]:
     """Parameter names of the reference, read from its source without executing it."""
     try:
-        tree = ast.parse(op.source)
+        tree = syntax_tree(op.source)
     except SyntaxError:
         return []
     for node in ast.walk(tree):

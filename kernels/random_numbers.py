@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 
+from kernels.syntax import syntax_tree
+
 NAME = "philox_uniform"
 OPERATION = "liger_bot.uniform.default"
 # Salmon et al. 2011 (Philox-4x32-10), as triton/language/random.py has it: uint_to_uniform_float of each word of philox.
@@ -32,9 +34,9 @@ def philox_uniform(x: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
 
 def draws_uniform(source: str) -> bool:
     """Whether a reference defines `philox_uniform` exactly as SOURCE does; docstring, comments and layout don't count."""
-    wanted = _code(ast.parse(SOURCE).body[0])
+    wanted = _code(syntax_tree(SOURCE).body[0])
     try:
-        body = ast.parse(source).body
+        body = syntax_tree(source).body
     except SyntaxError:
         return False
     return any(isinstance(node, ast.FunctionDef) and _code(node) == wanted for node in body)

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels.derivation import Unsupported
 from kernels.op_spec import OpSpec
+from kernels.syntax import syntax_tree
 from runners.static_scan import ALLOWED_MODULES
 
 MAX_DEFINITIONS = 20
@@ -143,7 +144,7 @@ def _definition(item: Any) -> ast.FunctionDef | ast.ClassDef:
         raise Unsupported(
             f"the source of {item.__name__} can't be read", needed="a function or class written in Python"
         ) from error
-    tree = ast.parse(source).body[0]
+    tree = syntax_tree(source).body[0]
     if not isinstance(tree, ast.FunctionDef | ast.ClassDef):
         raise Unsupported(
             f"{item.__name__} is not a plain function or class", needed="a function or an nn.Module"

@@ -10,6 +10,8 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernels.syntax import syntax_tree
+
 MAX_SOURCE_CHARS = 100_000
 
 ALLOWED_MODULES = frozenset({"torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__"})
@@ -68,7 +70,7 @@ def scan(source: str) -> list[Finding]:
             )
         ]
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except SyntaxError as error:
         return [
             Finding(

@@ -8,6 +8,7 @@ from agents.autopatch.model_profile import ModelProfile
 from agents.autopatch.patch_plan import Plan
 from agents.autopatch.splice import end_of, insert_after, parse
 from agents.conventions.edits import AnchorMissing, add_import
+from kernels.syntax import syntax_tree
 
 SETUPS = "MINI_MODEL_SETUPS"
 # whose tolerances a new model starts from: the first of these that the file tests
@@ -150,7 +151,7 @@ def _add_conditionals(text: str, profile: ModelProfile, plan: Plan) -> str:
         flag = plan.flag(name)
         if flag is None or not flag.why_not:
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(syntax_tree(text)):
             if isinstance(node, ast.If) and [ast.unparse(s) for s in node.body] == [
                 f"kwargs['{name}'] = False"
             ]:

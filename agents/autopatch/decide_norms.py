@@ -11,6 +11,7 @@ from agents.autopatch.facts import ModelFacts, NormFacts
 from agents.autopatch.model_profile import NormClass, NormUse
 from agents.autopatch.read_norm import NormReading, read_norm, shared_gradients
 from agents.profiles import Evidence
+from kernels.syntax import syntax_tree
 
 ROUNDING_FP32 = (
     1e-5  # a few hundred float32 ulps: sums in another order; another formula is a thousand times further
@@ -239,7 +240,7 @@ def _constructor(name: str, facts: ModelFacts) -> str:
 def constructor_of(source: str) -> str:
     """__init__'s parameters without self, as written; "" when the class has none of its own."""
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except SyntaxError:
         return ""
     for node in ast.walk(tree):

@@ -19,6 +19,7 @@ from agents.autopatch.patch_reading import Expected, expectations
 from agents.autopatch.splice import functions, parse
 from agents.conventions import detect
 from agents.ports import Tree
+from kernels.syntax import syntax_tree
 
 PREFIX = "apply_liger_kernel_to_"
 OURS = {"skip_logits"}  # a parameter of Liger's own
@@ -39,7 +40,7 @@ class Modeling:
     """One module of transformers, as its text says."""
 
     def __init__(self, text: str):
-        self._tree = ast.parse(text)
+        self._tree = syntax_tree(text)
 
     @cached_property
     def bound(self) -> frozenset[str]:

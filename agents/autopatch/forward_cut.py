@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import dataclass
 
 from agents.autopatch.model_profile import ModelProfile
+from kernels.syntax import syntax_tree
 
 KEEP_LINES = """\
 # Only compute necessary logits, and do not upcast them to float if we are not computing the loss
@@ -52,7 +53,7 @@ def decoder_config(profile: ModelProfile) -> str:
 def cut_forward(source: str, profile: ModelProfile) -> CutForward:
     """Cut the text of a forward. Raises Unpatchable."""
     source = _with_logits_named(source, profile)
-    node = ast.parse(source).body[0]
+    node = syntax_tree(source).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise Unpatchable(f"the forward of {profile.causal_class} is not a plain method")
     statements = node.body[1:] if ast.get_docstring(node, clean=False) is not None else list(node.body)
@@ -96,7 +97,7 @@ def _with_logits_named(source: str, profile: ModelProfile) -> str:
     head = re.search(
         rf"^\s+(\w+) = self\.{re.escape(profile.forward.head_attribute)}\(", source, re.MULTILINE
     )
-    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    names = {node.id for node in ast.walk(syntax_tree(source)) if isinstance(node, ast.Name)}
     if head is None or head[1] == "logits" or "logits" in names:
         return source
     return re.sub(rf"\b{head[1]}\b", "logits", source)

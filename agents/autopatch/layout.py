@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from agents.conventions import Conventions
 from agents.conventions.reading import Outline, outline
 from agents.ports import Tree
+from kernels.syntax import syntax_tree
 
 CONVERGENCE = "test/convergence"
 TEST_MONKEY_PATCH = "test/transformers/test_monkey_patch.py"
@@ -188,6 +189,6 @@ def _guarded_classes(text: str | None) -> list[str]:
 
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return syntax_tree(text)
     except SyntaxError:
         return ast.Module(body=[], type_ignores=[])

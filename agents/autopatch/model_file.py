@@ -14,6 +14,7 @@ import textwrap
 from agents.autopatch.forward_cut import CutForward, Unpatchable, cut_forward, decoder_config
 from agents.autopatch.layout import Layout
 from agents.autopatch.model_profile import ModelProfile
+from kernels.syntax import syntax_tree
 
 DROPPED_DECORATORS = {
     "auto_docstring",
@@ -198,7 +199,7 @@ def _kept(decorator: ast.expr) -> bool:
 
 
 def _imports(function: str, profile: ModelProfile, layout: Layout) -> str:
-    tree = ast.parse(function)
+    tree = syntax_tree(function)
     local = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     local |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - local - set(dir(builtins))
@@ -240,7 +241,7 @@ def _given(profile: ModelProfile) -> dict[str, str]:
     """name -> its import line, from the profile's absolute imports."""
     found: dict[str, str] = {}
     for line in profile.forward.imports:
-        for node in ast.parse(line).body:
+        for node in syntax_tree(line).body:
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     renamed = f" as {alias.asname}" if alias.asname else ""

@@ -7,6 +7,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from kernels.syntax import syntax_tree
+
 # Keys of transformers' ACT2FN, by the function that they name.
 ACTIVATIONS = {
     "silu": "silu",
@@ -141,7 +143,7 @@ class ForwardReading:
 def read_forward(source: str) -> ForwardReading:
     """`lines`: decision -> offset of the line that it was read from, 0 for the first."""
     text = _without_docstring(source)
-    tree = ast.parse(textwrap.dedent(source)).body[0]
+    tree = syntax_tree(textwrap.dedent(source)).body[0]
     returned = [
         node.value.func.id
         for node in ast.walk(tree)
@@ -202,7 +204,7 @@ def _logit_scale(text: str) -> str | None:
 
 def _without_docstring(source: str) -> str:
     try:
-        tree = ast.parse(textwrap.dedent(source)).body[0]
+        tree = syntax_tree(textwrap.dedent(source)).body[0]
     except SyntaxError:
         return source
     assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - the runner sends one method
@@ -214,7 +216,7 @@ def _without_docstring(source: str) -> str:
 
 def _method_text(text: str, name: str) -> str:
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except SyntaxError:
         return ""
     return "\n".join(

@@ -7,6 +7,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from kernels.syntax import syntax_tree
+
 _UPCAST = re.compile(r"\.float\(\)|torch\.float32|\.to\(.*float32")
 _OFFSET = re.compile(
     r"\b1(?:\.0)?\s*\+\s*\(?self\.weight|self\.weight(?:\.\w+\([^)]*\))?\s*\+\s*1(?:\.0)?\b|self\.weight\s*\+\s*self\.offset"
@@ -50,7 +52,7 @@ def read_norm(source: str) -> NormReading:
 
 def _method(text: str, name: str) -> list[ast.stmt] | None:
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except SyntaxError:
         return None
     for node in ast.walk(tree):

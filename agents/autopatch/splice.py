@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 
 from agents.conventions.edits import AnchorMissing
+from kernels.syntax import syntax_tree
 
 
 def insert_after(text: str, line: int, block: str) -> str:
@@ -27,7 +28,7 @@ def replace_lines(text: str, first: int, last: int, block: str) -> str:
 def parse(text: str, path: str) -> ast.Module:
     """The file's tree. Raises AnchorMissing when it is not valid Python."""
     try:
-        return ast.parse(text)
+        return syntax_tree(text)
     except SyntaxError as error:
         raise AnchorMissing(path, f"valid Python (line {error.lineno})") from error
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
+from kernels.syntax import syntax_tree
+
 
 class AnchorMissing(Exception):  # noqa: N818 - names what the file lacks
     """A file lacks the place an edit needs. The message names the file and what was looked for."""
@@ -61,7 +63,7 @@ def add_import(
 def _through_imports(source: str, path: str) -> tuple[str, str]:
     """The text up to the end of the last top-level import, and the rest, which LibCST then needn't parse (seconds in a test file)."""
     try:
-        statements = ast.parse(source).body
+        statements = syntax_tree(source).body
     except SyntaxError as error:
         raise AnchorMissing(path, f"valid Python (line {error.lineno})") from error
     ends = [node.end_lineno or 0 for node in statements if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -6,6 +6,8 @@ import ast
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from kernels.syntax import syntax_tree
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -47,7 +49,7 @@ def outline(source: str | None) -> Outline:
     if not source:
         return Outline()
     try:
-        module = ast.parse(source)
+        module = syntax_tree(source)
     except (SyntaxError, ValueError):
         return Outline()
     functions: dict[str, Definition] = {}

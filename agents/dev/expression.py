@@ -24,6 +24,7 @@ from agents.dev.expression_syntax import (
 from agents.dev.naming import is_operation_name
 from agents.dev.refused import Mistake
 from kernels.op_spec import Frozen, OpSpec
+from kernels.syntax import syntax_tree
 
 
 class Expression(Frozen):
@@ -104,7 +105,7 @@ class _ToTorch(ast.NodeTransformer):
 
 
 def _expression(source: str) -> ast.expr:
-    return ast.parse(source, mode="eval").body
+    return syntax_tree(source, mode="eval").body
 
 
 def _descriptive_name(tree: ast.expr) -> str:

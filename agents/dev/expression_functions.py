@@ -11,6 +11,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from agents.dev.refused import Mistake
+from kernels.syntax import syntax_tree
 
 Value = Callable[..., float]
 
@@ -87,7 +88,7 @@ class Function:
 
 
 def _parse(source: str) -> ast.expr:
-    return ast.parse(source, mode="eval").body
+    return syntax_tree(source, mode="eval").body
 
 
 def _sigmoid(x: float) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agents.dev.expression_functions import FUNCTIONS, Function
 from agents.dev.naming import is_operation_name
 from agents.dev.refused import Mistake
+from kernels.syntax import syntax_tree
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 400
@@ -61,8 +62,8 @@ def parse_python(text: str) -> Parsed:
         )
     left, right = split_sides(normalised(text))
     try:
-        tree = ast.parse(right, mode="eval").body
-        head = ast.parse(left, mode="eval").body if left else None
+        tree = syntax_tree(right, mode="eval").body
+        head = syntax_tree(left, mode="eval").body if left else None
     except SyntaxError as error:
         raise Mistake(
             f"The expression does not parse: {error.msg}.",

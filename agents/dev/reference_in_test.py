@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from kernels.op_spec import OpSpec
+from kernels.syntax import syntax_tree
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class _Rename(cst.CSTTransformer):
 
 
 def _constructor(op: OpSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    for node in ast.parse(op.source).body:
+    for node in syntax_tree(op.source).body:
         if not isinstance(node, ast.ClassDef) or node.name != op.entry:
             continue
         for item in node.body:

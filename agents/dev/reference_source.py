@@ -8,6 +8,7 @@ from pydantic import Field
 
 from agents.dev.refused import Mistake
 from kernels.op_spec import Frozen
+from kernels.syntax import syntax_tree
 from runners.static_scan import ALLOWED_MODULES, MAX_SOURCE_CHARS, scan
 
 Definition = ast.FunctionDef | ast.ClassDef
@@ -33,7 +34,7 @@ def read_block(source: str, name: str | None = None) -> ReferenceSource:
     tree = _parse(source, "the block")
     imported = _with_usual_imports(source, tree)
     _check(imported)
-    return _entry(imported, ast.parse(imported), name)
+    return _entry(imported, syntax_tree(imported), name)
 
 
 def extract_reference(
@@ -47,7 +48,7 @@ def extract_reference(
     wanted = _selected(tree, lines, name)
     cut, notes = _Cut(tree).around(wanted)
     _check(cut)
-    found = _entry(cut, ast.parse(cut), wanted.name)
+    found = _entry(cut, syntax_tree(cut), wanted.name)
     return found.model_copy(update={"questions": (*notes, *found.questions)})
 
 
@@ -57,7 +58,7 @@ def _parse(source: str, what: str) -> ast.Module:
             f"{what.capitalize()} has {len(source):,} characters; at most {MAX_SOURCE_CHARS:,} are read."
         )
     try:
-        return ast.parse(source)
+        return syntax_tree(source)
     except SyntaxError as error:
         line = (error.text or "").strip()[:120]
         raise Mistake(

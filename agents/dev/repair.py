@@ -5,7 +5,6 @@ A repair never touches the reference, a test's tolerance or a check: what it ret
 
 from __future__ import annotations
 
-import ast
 import secrets
 from collections.abc import Mapping
 from importlib import resources
@@ -18,6 +17,7 @@ from agents.conventions.reading import outline
 from agents.ports import Bench, Model, ModelRequest
 from agents.profiles import KernelProfile
 from agents.untrusted import fenced
+from kernels.syntax import syntax_tree
 from runners.protocol import Gate, Job, Outcome, Report, Status, StylePayload, StyleResult
 
 MAX_ROUNDS = 3
@@ -134,7 +134,7 @@ async def _ask(
 def acceptable(module: str, before: str, candidate: Candidate) -> bool:
     """Whether a rewritten module is worth sending to the gates: it parses, imports nothing new, and keeps the names others use."""
     try:
-        ast.parse(module)
+        syntax_tree(module)
     except (SyntaxError, ValueError):
         return False
     new, old = outline(module), outline(before)

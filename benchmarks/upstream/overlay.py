@@ -15,6 +15,7 @@ from kernels.derivation import Unsupported
 from kernels.derive import derive
 from kernels.module_style import ModuleStyle
 from kernels.printer import print_module
+from kernels.syntax import syntax_tree
 from kernels.trace import trace
 
 OWN = Path(__file__).resolve().parent
@@ -47,7 +48,7 @@ def printed(reference: Reference) -> str | Unsupported:
 
 def replaced(source: str, adapter: Adapter) -> str | None:
     """An ops module with its Function replaced at the end; None when it defines no such class."""
-    names = {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    names = {node.name for node in syntax_tree(source).body if isinstance(node, ast.ClassDef)}
     if adapter.function not in names:
         return None
     return (

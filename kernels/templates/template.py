@@ -14,6 +14,7 @@ from kernels.derivation import Derivation
 from kernels.module_style import ModuleStyle
 from kernels.op_spec import OpSpec, TensorSpec
 from kernels.row_program import RowProgram
+from kernels.syntax import syntax_tree
 from kernels.traced import NodeArg, TracedNode, TracedOp, TracedOutput
 
 PREFIX = "template."
@@ -78,7 +79,7 @@ def no_program() -> RowProgram:
 def _body(source: str, entry: str) -> str | None:
     """A function's parameters and statements, without its name, docstring and annotations."""
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except SyntaxError:
         return None
     for node in tree.body:

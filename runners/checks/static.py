@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from kernels.syntax import syntax_tree
 from runners.protocol import Gate, Outcome, Verdict
 
 ALLOWED_ROOTS = frozenset(
@@ -56,7 +57,7 @@ def check_static(files: Mapping[str, str], products: Sequence[str] = ()) -> list
         if not path.endswith(".py"):
             continue
         try:
-            tree = ast.parse(source)
+            tree = syntax_tree(source)
         except (SyntaxError, ValueError, RecursionError) as error:
             verdicts.append(
                 _failed(path, getattr(error, "lineno", None), f"this is not valid Python: {error}")
