@@ -226,6 +226,38 @@ def _float_arguments_needed() -> bool:
     return not isinstance(interpreter._implicit_cvt(1.5), tl.tensor)
 
 
+# --- scalars as Python integers --------------------------------------------------------------------------------------
+
+
+def _index() -> None:
+    original = interpreter._patch_lang_tensor
+
+    @functools.wraps(original)
+    def patch(tensor: Any, *args: Any) -> Any:
+        """Done anew for every launch, so what it sets is replaced each time (and taken back by its own scope)."""
+        scope = original(tensor, *args)
+        tensor.__index__ = lambda self: int(self.handle.data.squeeze())
+        return scope
+
+    interpreter._patch_lang_tensor = patch
+
+
+def _index_needed() -> bool:
+    class Stand:
+        """Takes the patches that `tl.tensor` gets."""
+
+        handle = TensorHandle(np.array([3], np.int32), tl.int32)
+
+        def set_attr(self, owner: Any, name: str, value: Any) -> None:
+            setattr(owner, name, value)
+
+    try:
+        interpreter._patch_lang_tensor(Stand, Stand())
+        return Stand().__index__() != 3  # type: ignore[attr-defined]
+    except TypeError:
+        return True
+
+
 # --- libdevice -------------------------------------------------------------------------------------------------------
 
 _UNARY: dict[str, Callable[..., Any]] = {
@@ -415,6 +447,7 @@ REPAIRS = (
         _float_arguments_needed,
         _float_arguments,
     ),
+    Repair("index", "range() over an argument asks NumPy 2.5 for what it no longer does", _index_needed, _index),
     Repair("libdevice", "every libdevice function returns None or raises", _libdevice_needed, _libdevice),
     Repair("autotune", "autotuning needs an active driver", _autotune_needed, _autotune),
     Repair("sm_count", "torch.cuda.get_device_properties raises without a GPU", _sm_count_needed, _sm_count),

@@ -250,7 +250,7 @@ CHEATS = (
         (
             (
                 "relu_x * relu_x, mask=mask)",
-                "relu_x * relu_x + 0.0 * tl.max(tl.histogram(col_offsets, 65536)), mask=mask)",
+                "relu_x * relu_x + 0.0 * tl.gather(tl.arange(0, 65536).to(tl.float32), col_offsets, 0), mask=mask)",
             ),
         ),
         ("compile",),

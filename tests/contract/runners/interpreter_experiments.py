@@ -93,6 +93,14 @@ def scaled(x_ptr, o_ptr, alpha, N: tl.constexpr):
 
 
 @triton.jit
+def rows_below(o_ptr, n):
+    count = 0.0
+    for row in range(tl.program_id(0), n, tl.num_programs(0)):
+        count += row
+    tl.store(o_ptr, count)
+
+
+@triton.jit
 def dot(x_ptr, y_ptr, o_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     square = i[:, None] * N + i[None, :]
@@ -132,6 +140,12 @@ def floats():
     out = torch.empty(N)
     scaled[(1,)](A, out, 1.702, N)
     return torch.equal(out, A.float() * torch.tensor(1.702))
+
+
+def loops():
+    out = torch.empty(1)
+    rows_below[(1,)](out, 5)
+    return out.item() == 10
 
 
 def dots():
@@ -193,6 +207,7 @@ EXPERIMENTS = {
     "bf16_cast/round to nearest even": lambda: casts(ROUNDING),
     "bf16_cast/random": lambda: casts(torch.randn(256) * 100),
     "float_arguments/to": floats,
+    "index/a loop over an argument": loops,
     "libdevice/tanh": lambda: libdevice_is("tanh", torch.tanh),
     "libdevice/rsqrt": lambda: libdevice_is("rsqrt", lambda x: torch.rsqrt(x * x + 1)),
     "libdevice/erf": lambda: libdevice_is("erf", torch.erf),
