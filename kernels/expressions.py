@@ -220,6 +220,11 @@ class FormulaText:
         if node.fn == "mul" and node.args[0] == node.args[1]:
             base = args[0].at(ATOM)
             return Text(f"({base})²" if base.endswith("²") else f"{base}²", ATOM)
+        reciprocal = self.nodes[node.args[1]] if node.fn == "mul" else None
+        if isinstance(reciprocal, Map) and reciprocal.fn == "div" and node.args[1] not in self.named:
+            above = self.nodes[reciprocal.args[0]]
+            if isinstance(above, Const) and above.value == 1:
+                return Text(f"{args[0].at(MUL)} / {self.written[reciprocal.args[1]].at(MUL + 1)}", MUL)
         if node.fn in INFIX:
             symbol, level = INFIX[node.fn]
             if node.fn in ("lt", "le", "gt", "ge", "eq", "ne"):

@@ -447,7 +447,9 @@ REPAIRS = (
         _float_arguments_needed,
         _float_arguments,
     ),
-    Repair("index", "range() over an argument asks NumPy 2.5 for what it no longer does", _index_needed, _index),
+    Repair(
+        "index", "range() over an argument asks NumPy 2.5 for what it no longer does", _index_needed, _index
+    ),
     Repair("libdevice", "every libdevice function returns None or raises", _libdevice_needed, _libdevice),
     Repair("autotune", "autotuning needs an active driver", _autotune_needed, _autotune),
     Repair("sm_count", "torch.cuda.get_device_properties raises without a GPU", _sm_count_needed, _sm_count),

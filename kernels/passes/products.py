@@ -1,7 +1,8 @@
 """Product flattening: one chain of factors, constants merged and first, then scalars, row values, columns, full values. Pure.
 
 Before: `-0.5 * dot * rstd**3 / n_cols * 2 * x`. After: `-dot * rstd * rstd * rstd / n_cols * x`: what varies least is
-multiplied first, so that a block does one multiplication and not five.
+multiplied first, so that a block does one multiplication and not five. Before: `exp(x - max) / total`. After:
+`exp(x - max) * (1 / total)`: a division a row and not one an element, where the divisor's reciprocal can't overflow.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from kernels.passes.graph import Graph
 from kernels.passes.rewrite import rebuild, uses
 from kernels.quantity import Quantity
-from kernels.row_program import Const, Load, Map, Node, Symbol
+from kernels.row_program import Const, Load, Map, Node, Reduce, Symbol
 
 
 @dataclass
@@ -104,12 +105,20 @@ def _build(g: Graph, chain: Chain, names: dict[int, int], old: Graph, cols: set[
         result = names[node] if result is None else g.map("mul", result, names[node])
     divisors = [g.symbol(under)] if not under.same(Quantity()) else []
     divisors += [names[n] for n in bottom if weight(n) < 2]
+    once = None
+    if result is None and heavy and any(_at_least_one(old, n) for n in bottom if weight(n) < 2):
+        once = g.const(1)
+        for divisor in divisors:
+            once = g.map("div", once, divisor)
+        divisors = []
     if result is not None:
         for divisor in divisors:
             result = g.map("div", result, divisor)
         divisors = []
     for node in heavy:
         result = names[node] if result is None else g.map("mul", result, names[node])
+    if once is not None and result is not None:
+        result = g.map("mul", result, once)
     for divisor in divisors:
         result = g.const(1) if result is None else result
         result = g.map("div", result, divisor)
@@ -118,6 +127,23 @@ def _build(g: Graph, chain: Chain, names: dict[int, int], old: Graph, cols: set[
             result = g.map("div", g.const(1) if result is None else result, names[node])
     result = g.const(1) if result is None else result
     return g.map("neg", result) if negative else result
+
+
+def _at_least_one(graph: Graph, node: int) -> bool:
+    """A sum of exponentials of what is below its own maximum: it holds the maximum's 1, and its reciprocal is finite."""
+    total = graph.nodes[node]
+    if not (isinstance(total, Reduce) and total.fn == "sum"):
+        return False
+    power = graph.is_map(total.arg, "exp")
+    difference = graph.is_map(power[0], "sub") if power else None
+    if difference is None:
+        return False
+    largest = graph.nodes[difference[1]]
+    return (
+        isinstance(largest, Reduce)
+        and largest.fn == "max"
+        and (largest.arg, largest.axes) == (difference[0], total.axes)
+    )
 
 
 def _is_power_of_two(value: float) -> bool:

@@ -166,7 +166,8 @@ def sum_parts(parts, dtype, dim=0):
     # Sums over dim and a cast in one launch, always in the same order
     total = torch.empty(parts.shape[:dim] + parts.shape[dim + 1 :], dtype=dtype, device=parts.device)
     n_sums, n_cols = parts.shape[:dim].numel(), parts.shape[dim + 1 :].numel()
-    BLOCK_PARTS, BLOCK_SIZE, num_warps = (8192, 1, 16) if n_cols == 1 else (128, 16, 8)
+    BLOCK_PARTS = 8192 if n_cols == 1 else min(128, triton.next_power_of_2(max(parts.shape[dim], 1)))
+    BLOCK_SIZE, num_warps = (1, 16) if n_cols == 1 else (2048 // BLOCK_PARTS, 8)
     if n_cols > 0:
         _sum_parts_kernel[(triton.cdiv(n_cols, BLOCK_SIZE), n_sums)](
             total,

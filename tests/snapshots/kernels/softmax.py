@@ -35,7 +35,7 @@ def _softmax_forward_kernel(
     max_x = tl.max(x, axis=0)
     exp_difference = tl.exp(x - max_x)
     total = tl.sum(exp_difference, axis=0)
-    tl.store(Y_ptr + row_idx * n_cols + col_offsets, exp_difference / total, mask=mask)
+    tl.store(Y_ptr + row_idx * n_cols + col_offsets, exp_difference * (1.0 / total), mask=mask)
 
 
 @triton.jit

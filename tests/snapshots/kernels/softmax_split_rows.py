@@ -82,7 +82,7 @@ def _softmax_forward_kernel(
         col_offsets = start + tl.arange(0, BLOCK_SIZE)
         mask = col_offsets < n_cols
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        tl.store(Y_ptr + row_idx * n_cols + col_offsets, tl.exp(x - max_x) / total, mask=mask)
+        tl.store(Y_ptr + row_idx * n_cols + col_offsets, tl.exp(x - max_x) * (1.0 / total), mask=mask)
 
 
 @triton.jit

@@ -119,6 +119,32 @@ def test_constants_merge_and_row_values_come_first(graph: Graph):
     assert after.is_map(inner[0], "mul") == (names[count], names[x])
 
 
+def shifted_exponentials(graph: Graph) -> tuple[int, int]:
+    """exp(x - max x), and its sum over the row."""
+    x = graph.load("x")
+    largest = graph.add(Reduce(fn="max", arg=x, axes=COLS))
+    exponentials = graph.map("exp", graph.map("sub", x, largest))
+    return exponentials, graph.add(Reduce(fn="sum", arg=exponentials, axes=COLS))
+
+
+def test_softmax_divides_once_a_row(graph: Graph):
+    exponentials, total = shifted_exponentials(graph)
+    root = graph.map("div", exponentials, total)
+    after, names = flatten_products(graph, [root], {"n_cols"})
+    power, reciprocal = after.is_map(names[root], "mul") or (None, None)
+    assert power == names[exponentials]
+    assert after.is_map(reciprocal, "div") == (after.const(1), names[total])
+
+
+def test_a_divisor_that_may_be_tiny_stays_a_divisor(graph: Graph):
+    """1 / 1e-40 is infinite in fp32 where x / 1e-40 may not be."""
+    x = graph.load("x")
+    total = graph.add(Reduce(fn="sum", arg=graph.map("exp", x), axes=COLS))
+    root = graph.map("div", x, total)
+    after, names = flatten_products(graph, [root], {"n_cols"})
+    assert after.is_map(names[root], "div") == (names[x], names[total])
+
+
 def test_a_shared_factor_is_left_whole(graph: Graph):
     x, dy = graph.load("x"), graph.load("dy")
     shared = graph.map("mul", x, dy)
