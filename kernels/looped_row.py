@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.row_program import SPLITS, Map, Reduce, RowProgram, Store, operands
+from kernels.row_program import SPLITS, Map, Reduce, RowProgram, Scan, Store, operands
 
 if TYPE_CHECKING:
     from kernels.kernel_statements import KernelStatements
 
 INDENT = "    "
+FORWARDS = "range(0, n_cols, BLOCK_SIZE)"
+# Rows in flight together don't fit in the L2 cache, and what was read last is what a cache still holds.
+BACKWARDS = "range((n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE, -1, -BLOCK_SIZE)"
 
 
 def looped_row(kernel: KernelStatements) -> list[str]:
@@ -22,6 +25,7 @@ def looped_row(kernel: KernelStatements) -> list[str]:
         s for s in kernel.program.stores if set(kernel.program.tensor(s.tensor).axes) & kernel.cols
     ]
     again = reads_rows_again(kernel.program)
+    backwards = False
     for level in range(max(levels, default=0) + 1):
         reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
         stores = [s for s in wide_stores if available(kernel.program, s.value, levels) == level]
@@ -34,8 +38,18 @@ def looped_row(kernel: KernelStatements) -> list[str]:
         if again:
             kernel.eviction = '"evict_first"' if stores else '"evict_last"'
             if level == 0:
-                lines.append("# The row is read again below: it should stay in the L2 cache until then.")
-        lines += column_loop(kernel, reduces, stores, online, "range(0, n_cols, BLOCK_SIZE)")
+                lines.append(
+                    "# The row is read again below, from its end, which is still in the L2 cache then."
+                )
+        in_order = any(isinstance(n, Scan) for n in nodes) or any(
+            nodes[i].fn not in ("sum", "max", "min")  # type: ignore[union-attr]
+            for i in reduces
+        )
+        lines += column_loop(
+            kernel, reduces, stores, online, BACKWARDS if backwards and not in_order else FORWARDS
+        )
+        if again and (reduces or stores):
+            backwards = not backwards
     narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
     final = [*kernel.stores(narrow_stores), *kernel.partial_stores()]
     return [*lines, *final] if final else lines[:-1]
