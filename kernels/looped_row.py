@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from kernels.kernel_statements import KernelStatements
 
 INDENT = "    "
-FORWARDS = "range(0, n_cols, BLOCK_SIZE)"
-# Rows in flight together don't fit in the L2 cache, and what was read last is what a cache still holds.
-BACKWARDS = "range((n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE, -1, -BLOCK_SIZE)"
+FORWARDS = ("for start in range(0, n_cols, BLOCK_SIZE):", "col_offsets = start + tl.arange(0, BLOCK_SIZE)")
+# Rows in flight together don't fit in the L2 cache, and what was read last is what a cache still holds. Not a range with
+# a negative step: of its values Triton doesn't know that they are multiples of the block, and loads element by element.
+BACKWARDS = (
+    "for done in range(0, n_cols, BLOCK_SIZE):",
+    "col_offsets = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done + tl.arange(0, BLOCK_SIZE)",
+)
 
 
 def looped_row(kernel: KernelStatements) -> list[str]:
@@ -56,22 +60,31 @@ def looped_row(kernel: KernelStatements) -> list[str]:
 
 
 def column_loop(
-    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int], blocks: str
+    kernel: KernelStatements,
+    reduces: list[int],
+    stores: list[Store],
+    online: dict[int, int],
+    loop: tuple[str, str],
 ) -> list[str]:
-    """A loop over `blocks` that accumulates some reductions, a vector each, and what follows it, an empty line included.
+    """A loop over the blocks of a row that accumulates some reductions, a vector each, and what follows it, an empty line included.
 
-    `online`: sum -> its maximum. Nothing when there is nothing to do; gradients alone are made only where wanted.
+    `loop`: its head, and the columns of a block. `online`: sum -> its maximum. Nothing when there is nothing to do;
+    gradients alone are made only where wanted.
     """
     if not reduces and not stores:
         return []
-    loop = _loop(kernel, reduces, stores, online, blocks)
+    lines = _loop(kernel, reduces, stores, online, loop)
     if not reduces and all(kernel.optional(s) for s in stores):
-        loop = ["if HAS_GRADIENTS:", *(INDENT + line for line in loop)]
-    return [*loop, ""]
+        lines = ["if HAS_GRADIENTS:", *(INDENT + line for line in lines)]
+    return [*lines, ""]
 
 
 def _loop(
-    kernel: KernelStatements, reduces: list[int], stores: list[Store], online: dict[int, int], blocks: str
+    kernel: KernelStatements,
+    reduces: list[int],
+    stores: list[Store],
+    online: dict[int, int],
+    loop: tuple[str, str],
 ) -> list[str]:
     nodes = kernel.program.nodes
     before: list[str] = []
@@ -105,9 +118,10 @@ def _loop(
             nan = "" if kernel.nan_is_seen_elsewhere(i) else ", propagate_nan=tl.PropagateNan.ALL"
             inside.append(f"{name}_acc = tl.{node.fn}imum({name}_acc, {argument}{nan})")
         after.append(f"{name} = {kernel.reduced(i, node, f'{name}_acc')}")
+    head, col_offsets = loop
     needed = _wide_ancestors(kernel, roots + [s.value for s in stores])
     body = [
-        "col_offsets = start + tl.arange(0, BLOCK_SIZE)",
+        col_offsets,
         "mask = col_offsets < n_cols",
         *kernel.statements(sorted(needed)),
         *inside,
@@ -115,7 +129,7 @@ def _loop(
     ]
     return [
         *before,
-        f"for start in {blocks}:",
+        head,
         *(INDENT + line for line in body),
         *after,
     ]
