@@ -6,36 +6,15 @@ python -m benchmarks.report
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
+from benchmarks.kernel_report import few_rows, kernels, plot, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "roofline.png"
-PASSES = ("forward", "backward", "full")
-LARGE_BYTES = 64 * 1024**2
-TARGETS = {"forward": 90.0, "backward": 80.0}
-MUST_BEAT = 1.03  # never more than 3% slower than the incumbent
-
-
-# What is known about the points below target; the numbers are in the tables.
-REASONS = """\
-- `layer_norm` backward at 16384 columns: the two column sums alone take half of a multiprocessor's registers, so the row spills though it is read again. A kernel for dx and another
-  for the sums would read the row twice more, which costs as much.
-- `layer_norm`, `dyt` backward at 4096 columns: the sum of the parts follows the kernel (one launch for both sums of columns), and the kernel itself takes some fifty microseconds.
-- backward passes at 1024 to 4096 rows of 4096 columns move less than 64 MiB: the launches are a larger part.
-- `cross_entropy`: the forward reads the row twice where it writes the gradient, and beyond the L2 cache the second time comes from memory as well; the exponentials are the rest.
-- `kl_div`, `jsd`, `tvd` forward: the logarithm is some 27 instructions, and there is time for about 26 an element; nothing is written that would hide them.
-- `softmax` at 1024 x 4096, `rms_norm` forward at 8192 x 4096: within a microsecond of Liger's kernel; run again, ours was 3% slower, or 1% (0.0374 and 0.0369 ms), and no number of warps did better."""
 
 
 def main() -> None:
@@ -50,8 +29,11 @@ def main() -> None:
     if service:
         parts += ["## The service", *service]
     if records:
-        _plot(records)
-        parts += ["## Kernels on one H200", *_kernels(gpu, records)]
+        plot(records, PLOT)
+        parts += ["## Kernels on one H200", *kernels(gpu, records, str(PLOT.relative_to(PAGE.parent)))]
+    split, blocks = (_stored(f"h200/few_rows/{name}.json") for name in ("split", "blocks"))
+    if split and blocks:
+        parts += ["## Few rows of millions of columns", *few_rows(split[0], blocks[0])]
     PAGE.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(records)} kernel records, {len(service)} service runs")
 
@@ -75,7 +57,7 @@ def _faults(result: dict[str, Any]) -> str:
         ["slowest answer of those that need no work", f"{max(times['max'] for kind, times in result['answered_s'].items() if kind not in ('whole', 'analysed'))} s, restarts included"],
         ["took", f"{result['wall_s']:.0f} s"],
     ]  # fmt: skip
-    return f"Killed at random:\n\n{_table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
+    return f"Killed at random:\n\n{table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
 
 
 def _approvals(result: dict[str, Any]) -> str:
@@ -88,7 +70,7 @@ def _approvals(result: dict[str, Any]) -> str:
         ["/readyz meanwhile, p50 / p99", f"{result['readyz']['p50_ms']} / {result['readyz']['p99_ms']} ms"],
     ]  # fmt: skip
     return (
-        f"Waiting for approval:\n\n{_table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
+        f"Waiting for approval:\n\n{table(['what', 'measured'], rows)}\n\n{_caption(result['environment'])}"
     )
 
 
@@ -110,155 +92,7 @@ def _load(result: dict[str, Any]) -> str:
         ["approval to draft pull request", f"{request['approval_to_pull_s']} s", f"median of {request['n']}"],
         ["pull request to verdict (CPU)", f"{request['pull_to_verdict_s']} s", f"median of {request['n']}"],
     ]
-    return _table(["what", "measured", "how"], rows) + f"\n\n{_caption(where)}"
-
-
-def _kernels(results: list[dict[str, Any]], records: list[dict[str, Any]]) -> Iterable[str]:
-    for where in {
-        json.dumps(result["environment"], sort_keys=True): result["environment"] for result in results
-    }.values():
-        yield f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}, Python {where['python']}, commit `{where['commit'] or 'unrecorded'}`: `{where['command']}`"
-    yield "Medians in milliseconds; `x` is the other's time over ours. Roofline: the time of a copy of as many bytes as the pass must move, in the same rounds, over our time. A loss whose forward writes its gradient is judged by `full` alone: its `forward` is timed without gradients, and its `backward` finds the gradient written."
-    yield _verdict(records)
-    yield "Why some are below:\n\n" + REASONS
-    yield f"![Percent of the roofline]({PLOT.relative_to(PAGE.parent)})"
-    for which in PASSES:
-        rows = [_row(record) for record in records if record["pass"] == which]
-        if rows:
-            yield f"### {which}"
-            yield _table(
-                [
-                    "op",
-                    "shape",
-                    "dtype",
-                    "ours",
-                    "roofline",
-                    "eager",
-                    "torch.compile",
-                    "Liger",
-                    "peak MiB (eager)",
-                    "noise",
-                ],
-                rows,
-            )
-    problems = [one for result in results for one in result["problems"]]
-    if problems:
-        yield "### Not measured"
-        yield "\n".join(
-            f"- {one['op']} {one.get('shape', '')}: {one['problem'].splitlines()[0][:200]}"
-            for one in problems
-        )
-
-
-def _row(record: dict[str, Any]) -> list[str]:
-    def against(name: str) -> str:
-        other = record.get(f"{name}_ms")
-        return "" if other is None else f"{other:.4f} ({other / record['candidate_ms']:.2f}x)"
-
-    peak = (
-        f"{record['peak_bytes'] / 2**20:.0f} ({record['eager_peak_bytes'] / 2**20:.0f})"
-        if record["pass"] == "full"
-        else ""
-    )
-    low, high = record["candidate_interval_ms"]
-    ours = f"{record['candidate_ms']:.4f} [{low:.4f}, {high:.4f}]"
-    shape = " x ".join(str(size) for size in record["shape"])
-    return [
-        record["op"],
-        shape,
-        record["dtype"],
-        ours,
-        "" if record["roofline_pct"] is None else f"{record['roofline_pct']:.0f}%",
-        against("eager"),
-        against("compile"),
-        against("incumbent"),
-        peak,
-        f"{100 * record['noise_floor']:.1f}%",
-    ]
-
-
-def _with_roofline(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Points large enough for bandwidth to decide."""
-    return [one for one in _apart(records) if one["bytes"] >= LARGE_BYTES]
-
-
-def _apart(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Points whose forward and backward can be told apart, and all forward + backward points."""
-    joined = {one["op"] for one in records if one["pass"] == "backward" and one["roofline_pct"] is None}
-    return [one for one in records if one["pass"] == "full" or one["op"] not in joined]
-
-
-def _verdict(records: list[dict[str, Any]]) -> str:
-    """What holds and what doesn't, counted; the misses are named."""
-    lines = []
-    for which, target in TARGETS.items():
-        large = [one for one in _with_roofline(records) if one["pass"] == which]
-        missed = [one for one in large if one["roofline_pct"] < target]
-        named = ", ".join(
-            f"{one['op']} {one['shape'][0]}x{one['shape'][1]} ({one['roofline_pct']:.0f}%)" for one in missed
-        )
-        lines.append(
-            f"- {which} at {target:.0f}% of copy bandwidth or more: {len(large) - len(missed)} of {len(large)} points"
-            + (f"; below: {named}" if named else "")
-        )
-    rivals = [one for one in _apart(records) if "incumbent_ms" in one]
-    slower = [one for one in rivals if one["candidate_ms"] > MUST_BEAT * one["incumbent_ms"]]
-    named = ", ".join(
-        f"{one['op']} {one['shape'][0]}x{one['shape'][1]} {one['pass']} ({one['incumbent_ms'] / one['candidate_ms']:.2f}x)"
-        for one in slower
-    )
-    if rivals:
-        lines.append(
-            f"- within 3% of Liger's kernel or faster: {len(rivals) - len(slower)} of {len(rivals)} points"
-            + (f"; slower: {named}" if named else "")
-        )
-        full = [one["incumbent_ms"] / one["candidate_ms"] for one in rivals if one["pass"] == "full"]
-        if full:
-            lines.append(
-                f"- geometric mean over Liger's kernels, forward + backward: {math.exp(sum(map(math.log, full)) / len(full)):.2f}x over {len(full)} points"
-            )
-    return "\n".join(lines)
-
-
-def _plot(records: list[dict[str, Any]]) -> None:
-    """Percent of the roofline of each op, losses included, and of its baselines."""
-    shown = [one for one in _with_roofline(records) if one["pass"] in TARGETS]
-    figure, axes = plt.subplots(1, 2, figsize=(13, max(4.0, 0.22 * len(shown) / 2)), sharex=True)
-    for axis, which in zip(axes, TARGETS, strict=True):
-        chosen = sorted((one for one in shown if one["pass"] == which), key=lambda one: one["roofline_pct"])
-        labels = [f"{one['op']} {one['shape'][0]}x{one['shape'][1]}" for one in chosen]
-        axis.barh(labels, [one["roofline_pct"] for one in chosen], color="#2f6f9f", label="derived")
-        for name, mark, colour in (
-            ("eager", "|", "#c2452d"),
-            ("compile", "x", "#7a5ea8"),
-            ("incumbent", "d", "#e0a030"),
-        ):
-            points = [
-                (one["roofline_pct"] * one["candidate_ms"] / one[f"{name}_ms"], label)
-                for one, label in zip(chosen, labels, strict=True)
-                if f"{name}_ms" in one
-            ]
-            if points:
-                axis.scatter(
-                    *zip(*points, strict=True),
-                    marker=mark,
-                    color=colour,
-                    zorder=3,
-                    label={"compile": "torch.compile", "incumbent": "Liger"}.get(name, name),
-                )
-        axis.axvline(TARGETS[which], color="#444444", linestyle="--", linewidth=0.8)
-        axis.set_title(f"{which}: percent of copy bandwidth")
-        axis.tick_params(labelsize=7)
-        axis.legend(loc="lower right", fontsize=7)
-    PLOT.parent.mkdir(parents=True, exist_ok=True)
-    figure.tight_layout()
-    figure.savefig(PLOT, dpi=110)
-    plt.close(figure)
-
-
-def _table(header: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return table(["what", "measured", "how"], rows) + f"\n\n{_caption(where)}"
 
 
 # What is shown of benchmarks/results/service, by the beginning of a file's name; docs/pages.md has the rest.
