@@ -252,7 +252,7 @@ def _index_needed() -> bool:
             setattr(owner, name, value)
 
     try:
-        interpreter._patch_lang_tensor(Stand, Stand())
+        interpreter._patch_lang_tensor(Stand, Stand())  # type: ignore[arg-type]
         return Stand().__index__() != 3  # type: ignore[attr-defined]
     except TypeError:
         return True
