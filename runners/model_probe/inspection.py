@@ -12,7 +12,7 @@ from .mlps import probe_feed_forwards
 from .norms import probe_in_place, probe_norms
 from .resolve import Refused, Resolved, resolve
 from .rope import probe_rope
-from .shrink import MINI, shrunk
+from .shrink import MINI, made_small, shrunk
 from .structure import (
     causal_forward,
     layer_kinds,
@@ -97,8 +97,8 @@ def _identity(tiny: TinyModel) -> dict[str, Any]:
         "bf16_error": bf16_error(tiny),
         "transformers": transformers.__version__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "tiny_config": resolved.given | tiny.arguments,
-        "mini_config": resolved.given | shrunk(resolved.config, MINI),
+        "tiny_config": made_small(resolved.given, tiny.arguments),
+        "mini_config": made_small(resolved.given, shrunk(resolved.config, MINI)),
         "config": {
             name: value
             for name, value in vars(tiny.text_config).items()

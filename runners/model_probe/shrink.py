@@ -56,10 +56,10 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_atten
          "num_encoder_attention_heads", "num_decoder_attention_heads", "attention_heads", "swa_num_attention_heads",
          "index_n_heads", "linear_num_heads")  # fmt: skip
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "swa_num_key_value_heads", "num_query_groups",
-            "num_global_key_value_heads")  # fmt: skip
+            "num_global_key_value_heads", "kv_n_heads")  # fmt: skip
 HIDDEN = ("hidden_size", "d_model", "n_embd", "embed_dim", "embedding_size", "embedding_dim", "word_embed_proj_dim",
           "emb_dim", "lru_width", "attention_hidden_size", "backbone_hidden_size", "input_embedding_size",
-          "output_embedding_size", "out_hidden_size", "ple_embed_dim")  # fmt: skip
+          "output_embedding_size", "out_hidden_size", "ple_embed_dim", "hidden_size_global")  # fmt: skip
 HEAD_DIM = ("head_dim", "v_head_dim", "qk_nope_head_dim", "attention_head_dim", "attention_head_size", "d_head", "dim_head",
             "kv_channels", "swa_head_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_head_dim", "index_head_dim",
             "global_head_dim", "query_pre_attn_scalar")  # fmt: skip
@@ -70,7 +70,14 @@ EXPERT_INTERMEDIATE = ("moe_intermediate_size", "shared_expert_intermediate_size
                        "moe_shared_expert_intermediate_size", "expert_ffn_hidden_size",
                        "shared_experts_intermediate_size")  # fmt: skip
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "zero_expert_num")
-EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+EXPERTS_PER_TOKEN = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
+    "top_k_experts",
+)
 EXPERT_GROUPS = ("n_group", "topk_group", "num_expert_group", "moe_k_group")
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "model_max_length", "context_length",
              "max_target_positions", "max_source_positions", "original_max_position_embeddings")  # fmt: skip
@@ -103,6 +110,11 @@ MEANT: dict[str, Callable[[Sizes], Any]] = {
     "attn_layer_indices": lambda sizes: [sizes.layers - 1],
     "n_group": lambda _sizes: 1,
     "topk_group": lambda _sizes: 1,
+    "indexer_n_heads": lambda sizes: sizes.heads,
+    "indexer_kv_heads": lambda _sizes: 1,
+    "indexer_head_dim": lambda sizes: sizes.head_dim,
+    "indexer_budget": lambda _sizes: 8,
+    "indexer_compress_ratio": lambda _sizes: 4,
 }
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id", "sep_token_id",
           "cls_token_id", "mask_token_id", "eod_token_id", "unk_index", "mask_index")  # fmt: skip
@@ -137,6 +149,19 @@ def shrunk(config: Any, sizes: Sizes = TINY) -> dict[str, Any]:
     ):  # latent attention: what rope turns
         arguments["head_dim"] = arguments.get("qk_rope_head_dim", values["qk_rope_head_dim"])
     return arguments
+
+
+def made_small(given: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config.json says with the small values in their places, in nested configs too, which keep all else they say."""
+    return {
+        **given,
+        **{
+            name: made_small(given[name], value)
+            if isinstance(value, Mapping) and isinstance(given.get(name), Mapping) and "model_type" in value
+            else value
+            for name, value in small.items()
+        },
+    }
 
 
 def _small(name: str, value: int, heads: int | None, sizes: Sizes) -> int | None:
@@ -197,7 +222,9 @@ def _layers(values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
         for name, value in values.items()
         if isinstance(value, list | tuple) and len(value) == count and count > 2 and name != "architectures"
     }
-    kept = _kept_layers(lists, count, sizes)
+    # Zamba's hybrid layers share their weights, which takes two of them; Zamba 2 counts them in a list of its own.
+    twice = "'hybrid'" if "hybrid_layer_ids" not in values else ""
+    kept = _kept_layers(lists, count, sizes, twice)
     arguments: dict[str, Any] = {name: len(kept) for name in names}
     arguments |= {name: [value[index] for index in kept] for name, value in lists.items()}
     kinds = values.get("layer_types")
@@ -226,13 +253,15 @@ def _layers(values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     return arguments
 
 
-def _kept_layers(lists: Mapping[str, list[Any]], count: int, sizes: Sizes) -> list[int]:
-    """Indices of the first layer of each kind, in order; repeated until there are enough."""
+def _kept_layers(lists: Mapping[str, list[Any]], count: int, sizes: Sizes, twice: str) -> list[int]:
+    """Indices of the first layer of each kind, in order; repeated until there are enough. `twice`: a kind to keep two of."""
     seen: dict[str, int] = {}
     for index in range(count):
         kind = repr([value[index] for value in lists.values()])
         seen.setdefault(kind, index)
-    firsts = list(seen.values())
+        if twice and twice in kind and seen[kind] < index:
+            seen.setdefault(f"{kind} again", index)
+    firsts = sorted(seen.values())
     if len(firsts) > sizes.most_layers:  # a list of numbers that differ everywhere says little about kinds
         firsts = firsts[:2]
     while len(firsts) < min(sizes.layers, count):
@@ -253,10 +282,12 @@ def _rope(
     if not isinstance(rope, dict):
         return {}
     head_dim = arguments.get("head_dim", values.get("head_dim")) or sizes.head_dim
-    if mrope:
-        rope = {"mrope_section": [16, 24, 24], **rope}
+    sections = {"mrope_section": [16, 24, 24]} if mrope else {}
     if not rope and values.get("layer_types"):  # one set a kind of layer, left out by default
-        rope = {kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in set(values["layer_types"])}
+        one = {"rope_type": "default", "rope_theta": 10000.0, **sections}
+        rope = dict.fromkeys(sorted(set(values["layer_types"])), one)
+    else:
+        rope = {**sections, **rope}
     nested = [value for value in rope.values() if isinstance(value, dict)]
     if nested:
         return {

@@ -217,13 +217,21 @@ def sources(tiny: TinyModel, more: Iterable[Any]) -> dict[str, dict[str, Any]]:
 
 
 def source_of(item: Any) -> dict[str, Any] | None:
-    """File (inside its package), first line and text of a class or function; None when there is none."""
+    """File (inside its package), first line and text of a class or function, at the margin also where it is defined in a branch.
+
+    None when there is none.
+    """
     try:
         lines, line = inspect.getsourcelines(inspect.unwrap(item) if not isinstance(item, type) else item)
         file = inspect.getsourcefile(inspect.unwrap(item) if not isinstance(item, type) else item) or ""
     except (OSError, TypeError):
         return None
-    return {"file": _inside(file), "line": line, "text": "".join(lines)[:60_000], "module": item.__module__}
+    return {
+        "file": _inside(file),
+        "line": line,
+        "text": textwrap.dedent("".join(lines))[:60_000],
+        "module": item.__module__,
+    }
 
 
 def _inside(file: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .resolve import Refused, Resolved, _words
-from .shrink import TINY, shrunk
+from .shrink import TINY, made_small, shrunk
 
 Calls = dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]
 BATCH, SEQUENCE = 2, 8
@@ -67,13 +67,13 @@ def build(resolved: Resolved) -> TinyModel:
     """The shrunk model, run forward and backward once. Raises Refused when it can't be built so small."""
     arguments = shrunk(resolved.config)
     try:
-        config = type(resolved.config)(**resolved.given | arguments)
+        config = type(resolved.config)(**made_small(resolved.given, arguments))
         config._attn_implementation = "eager"
         with recorded_calls(resolved.modeling) as calls:
             torch.manual_seed(0)
             model = resolved.causal_class(config)
     except Exception as error:
-        raise Refused("not_tiny", f"it can't be built: {_words(error)}") from error
+        raise Refused("not_tiny", f"it can't be built{_as_it_comes(resolved)}: {_words(error)}") from error
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > MOST_PARAMETERS:
         raise Refused("not_tiny", f"{parameters} parameters remain")
@@ -88,6 +88,16 @@ def build(resolved: Resolved) -> TinyModel:
         raise Refused("not_tiny", f"it doesn't run: {_words(error)}") from error
     tiny.model.zero_grad(set_to_none=True)
     return tiny
+
+
+def _as_it_comes(resolved: Resolved) -> str:
+    """What to add to a refusal when the fault isn't the smallness: a model that its config's own values don't build either."""
+    try:
+        with torch.device("meta"):
+            resolved.causal_class(type(resolved.config)(**resolved.given))
+    except Exception:  # noqa: BLE001 - the model's own code: that it raises is the finding
+        return f" (nor is it in full size, with {'this config.json' if resolved.given else 'the defaults of its config'})"
+    return ""
 
 
 def bf16_error(tiny: TinyModel) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from torch.nn import LayerNorm
 
 from agents.autopatch.act import write
 from agents.autopatch.compose import compose
+from agents.autopatch.decide_norms import constructor_of
 from agents.autopatch.facts import ModelFacts
 from app.checkout import CheckoutTree
 from runners.model_checks.confined.tiny_runs import in_dtype
 from runners.model_probe.norms import _made_as_nn
 from runners.model_probe.rope import STATEMENTS, _record
-from runners.model_probe.structure import imports_for
+from runners.model_probe.structure import imports_for, source_of
 from tests.liger_checkout import liger_checkout
 from tests.unit.autopatch.act_profiles import norm, profile
 
@@ -68,6 +70,18 @@ def test_a_model_that_can_not_be_cast_gets_no_convergence_test_that_casts(releas
         "test/convergence/fp32/test_mini_models_with_logits.py",
     }
     assert sum("/bf16/" in text and "float != c10::BFloat16" in text for text in candidate.left_out) == 2
+
+
+if sys.version_info:  # as xLSTM's module has its norm, in the branch without another package
+
+    class InABranch:
+        def __init__(self, num_features: int, use_bias: bool = False) -> None: ...
+
+
+def test_a_class_that_a_branch_defines_is_read_like_any_other() -> None:
+    found = source_of(InABranch)
+    assert found is not None
+    assert constructor_of(found["text"]) == "num_features: int, use_bias: bool=False"
 
 
 def test_the_number_of_a_cap_that_a_module_applies_is_found_by_the_probe() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runners.model_probe.shrink import MINI, TINY, shrunk
+from runners.model_probe.shrink import MINI, TINY, made_small, shrunk
 
 
 def config(**values: Any) -> SimpleNamespace:
@@ -93,3 +93,36 @@ def test_the_model_of_the_convergence_tests_has_nothing_random_and_the_probed_on
     assert (
         shrunk(config(**values), TINY) == {}
     )  # a dropout in the feed-forward decides that it is not patched
+
+
+def test_two_layers_are_kept_of_a_kind_that_shares_its_weights():
+    """Zamba: with one hybrid layer there is nothing to tie, and the model can't be built."""
+    kinds = ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"]
+
+    small = shrunk(config(num_hidden_layers=5, layers_block_type=kinds))
+    counted = shrunk(config(num_hidden_layers=5, layers_block_type=kinds, hybrid_layer_ids=[2, 4]))
+
+    assert small["layers_block_type"] == ["linear_attention", "hybrid", "hybrid"]
+    assert counted["layers_block_type"] == ["linear_attention", "hybrid"]
+
+
+def test_a_rope_that_is_left_out_has_a_set_for_each_kind_of_layer():
+    values = {"layer_types": ["full_attention"] * 4, "num_hidden_layers": 4, "rope_parameters": {}}
+
+    small = shrunk(config(**values))
+
+    assert small["rope_parameters"] == {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+
+
+def test_a_nested_config_keeps_what_the_config_json_says_of_it():
+    given = {"vocab_size": 50000, "text_config": {"hidden_size": 4096, "final_logit_softcapping": 30.0}}
+
+    small = made_small(
+        given, {"text_config": {"model_type": "some_text", "hidden_size": 64}, "rope": {"a": 1}}
+    )
+
+    assert small == {
+        "vocab_size": 50000,
+        "text_config": {"model_type": "some_text", "hidden_size": 64, "final_logit_softcapping": 30.0},
+        "rope": {"a": 1},
+    }
