@@ -36,6 +36,7 @@ def decide_head(facts: ModelFacts, answers: Answers) -> Forward:
         logit_scale=reading.logit_scale,
         aux_loss=reading.aux_loss,
         head_bias=facts.head.head_bias,
+        config_has_hidden_size=facts.head.config_has_hidden_size,
     )
 
 

@@ -223,8 +223,13 @@ def _liger_class(norm: NormFacts, made: NormClass) -> None:
         and (norm.eps is None or built.get("eps") == norm.eps)
         and built.get("weight_dim") == norm.weight_dim
     ]
+    size = made.constructor.split(",", maxsplit=1)[0].split(":")[0].split("=")[0].strip()
+    further = [keyword for keyword in norm.keywords if keyword not in (size, "eps")]
     if fits:
         made.liger_class = fits[0]
+    elif further:
+        made.patched = False
+        made.why += f"; but the model makes it with {', '.join(further)}, which none of Liger's classes takes"
     else:
         made.variant_of = "LigerRMSNorm"
         made.why += (

@@ -62,6 +62,7 @@ class NormFacts(Found):
     )
     in_place_gradients: dict[str, GradientDistance] = Field(default_factory=dict)
     used_at: list[str] = Field(default_factory=list)
+    keywords: list[str] = Field(default_factory=list, description="what the model names when it makes one")
 
 
 class NormUseFacts(Found):
@@ -159,6 +160,7 @@ class HeadFacts(Found):
     base_output_class: str | None = None
     hidden_distances: dict[str, float | None] = Field(default_factory=dict)
     hidden_size: int | None = None
+    config_has_hidden_size: bool = True
     logit_distances: dict[str, float | None] = Field(default_factory=dict)
     logit_factor: float | None = None
     liger_loss: dict[str, Any] = Field(default_factory=dict)

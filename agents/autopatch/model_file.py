@@ -128,7 +128,8 @@ def _loss_lines(cut: CutForward, profile: ModelProfile, layout: Layout) -> list[
     # a slice of the sequence is not contiguous, and the loss flattens with view
     states = f"({states}).contiguous()" if not re.fullmatch(r"[\w.]+", states) else f"{states}.contiguous()"
     states = states if cut.sliced else states.removesuffix(".contiguous()")
-    common = ["labels=labels", "shift_labels=shift_labels", f"hidden_size={config}.hidden_size"]
+    size = f"{config}.hidden_size" if profile.forward.config_has_hidden_size else f"{head}.weight.shape[-1]"
+    common = ["labels=labels", "shift_labels=shift_labels", f"hidden_size={size}"]
     if cut.softcap:
         common.append(f"final_logit_softcapping={cut.softcap}")
     if profile.forward.head_bias:

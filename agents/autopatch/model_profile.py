@@ -132,6 +132,10 @@ class Forward(Strict):
     )
     aux_loss: bool = Field(default=False, description="a router loss is added")
     head_bias: bool = Field(default=False, description="the head has a bias, which the fused loss has to add")
+    config_has_hidden_size: bool = Field(
+        default=True,
+        description="False: of several transformers in one model, say; the states themselves are asked",
+    )
 
 
 class ModelProfile(Strict):

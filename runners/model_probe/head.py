@@ -60,6 +60,8 @@ def probe_head(tiny: TinyModel) -> dict[str, Any]:
         if "aux" in name or "router" in name
     ]
     logits = output.logits
+    sizes = (tiny.model.config, tiny.text_config)  # the one or the other is what a patch asks
+    found["config_has_hidden_size"] = all(hasattr(config, "hidden_size") for config in sizes)
     found["base_output_class"] = type(seen["base_out"]).__name__ if "base_out" in seen else None
     if "head_in" in seen:
         found |= _hidden(seen)

@@ -86,6 +86,7 @@ def _probe(name: str, module: Any, tiny: TinyModel) -> dict[str, Any]:
         "layer_norm_1p": finite(layer[1.0]),
     }
     entry["kind"] = "rms_norm" if rms < 1e-5 else "layer_norm" if layer[0.0] < 1e-5 else "other"
+    entry["keywords"] = sorted({keyword for _, named in tiny.calls.get(name, ()) for keyword in named})
     if entry["kind"] == "rms_norm":
         entry |= _bit_test(x.bfloat16(), half.weight, eps, wanted16)
         entry["liger"] = _liger_rms(x, own, half, eps, wanted16, wanted32)

@@ -17,8 +17,8 @@ from torch.nn import LayerNorm
 
 from agents.autopatch.act import write
 from agents.autopatch.compose import compose
-from agents.autopatch.decide_norms import constructor_of
-from agents.autopatch.facts import ModelFacts
+from agents.autopatch.decide_norms import _liger_class, constructor_of
+from agents.autopatch.facts import ModelFacts, NormFacts
 from app.checkout import CheckoutTree
 from runners.model_checks.confined.tiny_runs import in_dtype
 from runners.model_probe.norms import _made_as_nn
@@ -248,3 +248,23 @@ def test_cos_and_sin_of_half_the_head_turn_the_whole_of_it() -> None:
         torch.testing.assert_close(found, wanted)
     with pytest.raises(ValueError, match="half as wide"):
         STATEMENTS["standard_halves"](q, k, cos[..., :2], sin[..., :2], 1)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "patched"), [(["num_features", "eps"], True), (["num_features", "use_bias"], False)]
+)
+def test_a_norm_that_is_made_with_what_no_liger_class_takes_is_left(
+    keywords: list[str], patched: bool
+) -> None:
+    """xLSTM: `use_bias=` met a class without it, and the patched model could not be built."""
+    facts = NormFacts(name="xLSTMRMSNorm", kind="rms_norm", keywords=keywords)
+    made = norm(
+        name="xLSTMRMSNorm",
+        liger_class=None,
+        constructor="num_features: int, eps: float=1e-06, use_bias: bool=False",
+    )
+
+    _liger_class(facts, made)
+
+    assert made.patched is patched
+    assert ("use_bias" in made.why) is not patched
