@@ -126,8 +126,8 @@ def written(line: dict[str, Any], repo: Path) -> dict[str, Any]:
 
 
 def passes(result: dict[str, Any]) -> bool:
-    """Whether there is a patch and every check of it passed."""
-    return bool(result.get("checks")) and all(check["outcome"] == "passed" for check in result["checks"])
+    """Whether there is a patch and no check of it failed; where the model itself doesn't run in bfloat16, that one is skipped."""
+    return bool(result.get("checks")) and all(check["outcome"] != "failed" for check in result["checks"])
 
 
 def said(result: dict[str, Any]) -> str:

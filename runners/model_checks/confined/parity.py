@@ -30,9 +30,16 @@ Row = tuple[str, float, float]  # name, our distance from float32, HuggingFace's
 BATCHES = 4
 
 
+class NothingToCompare(Exception):  # noqa: N818 - a finding about the model, not about the patch
+    """HuggingFace's own model doesn't run in this dtype."""
+
+
 def parity(task: Task, path: str, dtype_name: str, batches: int = 1) -> Finding:
     """L#370, #305: a wrong casting mode, offset or in-place backward diverges silently; gemma2 did."""
-    rows, problem = _rows(task, dtype_name, _patched(task, path), batches)
+    try:
+        rows, problem = _rows(task, dtype_name, _patched(task, path), batches)
+    except NothingToCompare as error:
+        return None, f"without the patch it doesn't run in {dtype_name} either: {error}"[:300], ""
     if problem:
         return False, problem, ""
     far = _far(rows, dtype_name)
@@ -73,7 +80,7 @@ def _patched(task: Task, path: str, part: str | None = None) -> Callable[..., An
 def _rows(
     task: Task, dtype_name: str, patched: Callable[..., Any], batches: int, *, fused: bool = True
 ) -> tuple[list[Row], str]:
-    """Root mean square of the distances over `batches`, and what can't be compared at all."""
+    """Root mean square of the distances over `batches`, and what can't be compared at all. Raises NothingToCompare."""
     dtype = getattr(torch, dtype_name)
     state = perturbed_state(task)
     exact_model = task.model(torch.float32, state)
@@ -81,7 +88,10 @@ def _rows(
     given = [task.batch(seed) for seed in range(1, 1 + batches)]
     # before the patch, which on the class path reaches these models as well
     exact = [_run(exact_model, batch) for batch in given]
-    theirs = exact if same_model is exact_model else [_run(same_model, batch) for batch in given]
+    try:
+        theirs = exact if same_model is exact_model else [_run(same_model, batch) for batch in given]
+    except Exception as error:
+        raise NothingToCompare(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
     model = patched(dtype, state)
     collected = []
     for batch, wanted, other in zip(given, exact, theirs, strict=True):
