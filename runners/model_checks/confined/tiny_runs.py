@@ -125,7 +125,7 @@ def train_step(model: Any, batch: dict[str, torch.Tensor], **extra: Any) -> dict
         for name, parameter in model.named_parameters()
         if parameter.grad is not None
     }
-    return {"loss": float(output.loss), "gradients": gradients, "logits": output.logits}
+    return {"loss": float(output.loss.detach()), "gradients": gradients, "logits": output.logits}
 
 
 @torch.no_grad()
