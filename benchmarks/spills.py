@@ -80,7 +80,11 @@ def known(out: Path) -> dict[str, dict[str, Any]]:
 def write(found: dict[str, dict[str, Any]], out: Path) -> None:
     """Keep what was found so far."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    environment = {"triton": triton.__version__, "widths": WIDTHS}
+    environment = {
+        "triton": triton.__version__,
+        "widths": WIDTHS,
+        "command": "python -m benchmarks.spills",
+    }
     text = json.dumps({"environment": environment, "ops": [found[name] for name in sorted(found)]}, indent=1)
     out.write_text(text + "\n", encoding="utf-8")
 
