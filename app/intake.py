@@ -202,18 +202,24 @@ class Intake:
 
     async def _ended_or_reopened(self, event: PullRequestEvent, request: Request) -> str:
         login, pull = event.sender.login, event.pull_request
+        # Deliveries come late, out of order, or again: what they say was so once, and what is so now decides.
+        now = await self._ports.github.repository(event.installation.id, event.repository.full_name).pull(
+            pull.number
+        )
+        if (now.state == "closed") is not (event.action == "closed"):
+            return f"{event.action} before: pull request #{pull.number} is {now.state} now"
         if event.action == "reopened":
             self._ports.store.move(request.id, State.in_review, f"by {login}", ended_by=None)
             await self._ports.status.put(request.id)
             return f"request {request.id} is {State.in_review}"
-        after = State.merged if pull.merged else State.closed
+        after = State.merged if now.merged else State.closed
         self._ports.store.move(request.id, after, f"by {login}", ended_by=login)
         await self._following.engine.cancel(request)
         await cancel_checks(self._ports, request.id, f"The pull request was {after}.")
         gates = [
             f"{job.gate} {job.conclusion}" for job in self._ports.store.jobs(request.id, request.attempt)
         ]
-        how = f"{after} by {login}" + (f" as {(pull.merge_commit_sha or '')[:12]}" if pull.merged else "")
+        how = f"{after} by {login}" + (f" as {(pull.merge_commit_sha or '')[:12]}" if now.merged else "")
         self._ports.store.note(request.id, "outcome", f"{how}, attempt {request.attempt}: {', '.join(gates)}")
         await self._ports.status.put(request.id)
         return f"request {request.id} is {after}"

@@ -356,22 +356,6 @@ async def test_a_revision_is_another_attempt_and_a_retry_too(desk: Desk):
     assert desk.engine.started[1:] == [(Stage.understand, request.id, 2), (Stage.understand, request.id, 3)]
 
 
-@pytest.mark.parametrize(
-    ("merged", "state", "words"), [(True, State.merged, "was merged"), (False, State.closed, "was closed")]
-)
-async def test_what_people_do_with_the_pull_request_ends_the_request(
-    desk: Desk, merged: bool, state: State, words: str
-):
-    request = await desk.in_review()
-    await desk.happens("pull_request", "closed", pull_request={"number": 77, "merged": merged})
-    assert desk.store.request(request.id).state == state
-    assert words in desk.bodies()[0]
-    assert (
-        await desk.happens("pull_request", "closed", pull_request={"number": 1, "merged": merged})
-        == "not a pull request of ours"
-    )
-
-
 async def test_a_check_can_be_asked_for_again_by_writers(desk: Desk):
     request = await desk.in_review()
     job = StoredJob(

@@ -31,6 +31,15 @@ class PullDesk(Desk):
             answer.raise_for_status()
             return answer.json() if answer.content else None
 
+    def ready(self, number: int | None) -> None:
+        """A draft can't be merged."""
+        node = self.api("GET", f"/pulls/{number}")["node_id"]
+        mutation = "mutation($id: ID!) { markPullRequestReadyForReview(input: {pullRequestId: $id}) { clientMutationId } }"
+        with self.place.as_user("maintainer") as client:
+            answer = client.post("/graphql", json={"query": mutation, "variables": {"id": node}})
+            answer.raise_for_status()
+            assert "errors" not in answer.json(), answer.text
+
     def push(self, text: str) -> str:
         """A person commits to the branch; returns the commit."""
         known = self.api("GET", f"/contents/{PATH}", params={"ref": BRANCH})["sha"]
@@ -140,21 +149,59 @@ async def test_a_revision_on_the_pull_request_is_another_attempt(desk: PullDesk)
 async def test_a_merge_ends_the_request_wherever_it_is_and_records_the_outcome(desk: PullDesk, state: State):
     if state is not State.in_review:
         desk.store.retry(desk.request.id, state, attempt=2)
-    pull = {"number": desk.request.pull_number, "merged": True, "merge_commit_sha": "e" * 40}
+    number = desk.request.pull_number
+    desk.ready(number)
+    sha = desk.api("PUT", f"/pulls/{number}/merge")["sha"]
+    pull = {"number": number, "merged": True, "merge_commit_sha": sha}
     await desk.happens("pull_request", "closed", pull_request=pull)
     request = desk.request
     assert (request.state, request.ended_by, request.live_key) == (State.merged, "maintainer", None)
     assert desk.engine.cancelled == [request.id]
     (outcome,) = [one.text for one in desk.store.events(request.id) if one.kind == "outcome"]
-    assert outcome.startswith("merged by maintainer as eeeeeeeeeeee")
+    assert outcome.startswith(f"merged by maintainer as {sha[:12]}")
+
+
+@pytest.mark.parametrize(
+    ("merged", "state", "words"), [(True, State.merged, "was merged"), (False, State.closed, "was closed")]
+)
+async def test_what_people_do_with_the_pull_request_ends_the_request_and_is_told(
+    desk: PullDesk, merged: bool, state: State, words: str
+):
+    number = desk.request.pull_number
+    if merged:
+        desk.ready(number)
+        desk.api("PUT", f"/pulls/{number}/merge")
+    else:
+        desk.api("PATCH", f"/pulls/{number}", json={"state": "closed"})
+    await desk.happens("pull_request", "closed", pull_request={"number": number, "merged": merged})
+    assert desk.request.state == state
+    assert words in desk.bodies()[0]
+    other = await desk.happens("pull_request", "closed", pull_request={"number": 999, "merged": merged})
+    assert other == "not a pull request of ours"
 
 
 async def test_a_pull_request_that_is_opened_again_waits_for_review_again(desk: PullDesk):
     number = desk.request.pull_number
+    desk.api("PATCH", f"/pulls/{number}", json={"state": "closed"})
     await desk.happens("pull_request", "closed", pull_request={"number": number})
     assert desk.request.state == State.closed
+    desk.api("PATCH", f"/pulls/{number}", json={"state": "open"})
     await desk.happens("pull_request", "reopened", pull_request={"number": number})
     assert (desk.request.state, desk.request.ended_by) == (State.in_review, None)
+
+
+async def test_an_old_delivery_of_a_close_or_a_reopening_changes_nothing(desk: PullDesk):
+    """Signed and true once: sent again by whoever kept it, or come after a later one."""
+    number = desk.request.pull_number
+    merged = {"number": number, "merged": True, "merge_commit_sha": "e" * 40}
+    said = await desk.happens("pull_request", "closed", pull_request=merged)
+    assert said == f"closed before: pull request #{number} is open now"
+    assert (desk.request.state, desk.engine.cancelled) == (State.in_review, [])
+    desk.api("PATCH", f"/pulls/{number}", json={"state": "closed"})
+    assert "is closed" in await desk.happens("pull_request", "closed", pull_request={"number": number})
+    said = await desk.happens("pull_request", "reopened", pull_request={"number": number})
+    assert said == f"reopened before: pull request #{number} is closed now"
+    assert desk.request.state == State.closed
 
 
 async def test_retry_and_status_are_understood_on_the_pull_request(desk: PullDesk):
