@@ -97,7 +97,7 @@ class LocalBench:
             return _no_report(job, Status.timeout, f"no report within {job.deadline_s + GRACE_S:.0f} s", tail)
         finally:
             await _end(process)
-        if again and code == -signal.SIGKILL and not stdout:
+        if again and code == -signal.SIGKILL and not _is_json(stdout):
             log.warning("job %s: its runner was killed by someone; it runs again", job.id)
             return await self._run(job, on_progress, again=again - 1)
         return _read_report(job, stdout, code, tail)
@@ -158,6 +158,15 @@ async def _follow(
             continue
         if progress.job_id == job.id:
             await on_progress(progress)
+
+
+def _is_json(stdout: bytes) -> bool:
+    """Whether a reply came whole: of a runner that is killed while it writes, the beginning is there."""
+    try:
+        json.loads(stdout)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_report(job: Job, stdout: bytes, code: int, tail: deque[str]) -> Report:

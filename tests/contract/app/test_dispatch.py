@@ -78,6 +78,14 @@ async def test_what_is_not_this_jobs_report_is_our_fault_and_data(runner, body: 
     assert why in report.log_tail
 
 
+@pytest.mark.parametrize("half", ["", '{\\"job_id\\": '], ids=["before it wrote", "while it wrote"])
+async def test_a_runner_that_someone_kills_is_started_again(runner, tmp_path: Path, half: str):
+    mark = str(tmp_path / "killed")
+    body = f'if not os.path.exists({mark!r}):\n    open({mark!r}, "w").close()\n    print("{half}", end="", flush=True)\n    os.kill(os.getpid(), 9)\n'
+    report = await LocalBench(runner(body + REPORT + "print(json.dumps(report))")).run(job())
+    assert report.status is Status.completed
+
+
 async def test_the_runners_last_words_are_kept(runner):
     report = await LocalBench(runner("print('Traceback: boom', file=sys.stderr)\nsys.exit(1)")).run(job())
     assert "Traceback: boom" in report.log_tail
