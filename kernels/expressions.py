@@ -60,6 +60,7 @@ class KernelText:
     symbols: dict[Quantity, str]
     col_offsets: str = "col_offsets"
     reduce_axis: str = "axis=0"
+    powers_of_two: frozenset[int] = frozenset()  # exponentials written so
     helpers: set[str] = field(default_factory=set)
     constants: set[str] = field(default_factory=set)
 
@@ -88,7 +89,14 @@ class KernelText:
             return Text(f"{call}({self.write(found.arg).text}, {self.reduce_axis}{reverse})", ATOM)
         if not isinstance(found, Map):
             raise TypeError(f"a {found.kind} can't be written in place")
+        if node in self.powers_of_two:
+            return Text(self.power_of_two(self.write(found.args[0])), ATOM)
         return self._map(found)
+
+    def power_of_two(self, exponent: Text) -> str:
+        """exp(exponent), as a power of two."""
+        self.constants.add("LOG2_E")
+        return f"tl.exp2({exponent.at(MUL)} * LOG2_E)"
 
     def _const(self, value: float) -> Text:
         if not math.isfinite(value):

@@ -131,7 +131,7 @@ CONSTANTS: dict[str, tuple[float, str]] = {
     "SELU_ALPHA_SCALE": (1.7580993408473766, "SELU's alpha * scale"),
     "LOWEST": (-3.4028234663852886e38, "the lowest fp32: like -inf, but LOWEST - LOWEST is 0"),
     "LN_2": (0.6931471805599453, "log(2)"),
-    "LOG2_E": (1.4426950408889634, "1 / log(2)"),
+    "LOG2_E": (1.4426950408889634, "1 / log(2): exp(x) = exp2(x * LOG2_E)"),
 }
 
 

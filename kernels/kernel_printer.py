@@ -35,7 +35,8 @@ class KernelSource:
     gradients: Gradients | None = None  # takes HAS_GRADIENTS
     reads_again: bool = False  # takes READ_AGAIN
     blocks: list[str] = field(default_factory=list)  # tl.constexpr: the block sizes that it takes
-    staged: list[str] = field(default_factory=list)  # tensors whose rows are loaded ahead: takes NUM_STAGES
+    takes_stages: bool = False  # takes NUM_STAGES
+    staged: list[str] = field(default_factory=list)  # tensors whose rows or blocks are loaded ahead
 
 
 class KernelPrinter(KernelStatements):
@@ -81,13 +82,14 @@ class KernelPrinter(KernelStatements):
         changing = [s for s, axis in self.offsets.axis_sizes.items() if axis not in self.cols]
         sizes = [s for s in (*RUNTIME_SIZES, *changing) if s in self.offsets.sizes]
         constants = [s for s in self.offsets.sizes if s not in sizes]
+        takes_stages = any("NUM_STAGES" in line for line in body)
         lines = ["@triton.jit", f"def {self.name}("]
         lines += [f"{INDENT}{stem(t)}_ptr," for t in self.pointers]
         lines += [f"{INDENT}{s}," for s in (*scalars, *self.symbols, *sizes)]
         lines += [f"{INDENT}{s}: tl.constexpr," for s in constants]
         lines += [f"{INDENT}HAS_GRADIENTS: tl.constexpr,"] if self.gradients else []
         lines += [f"{INDENT}READ_AGAIN: tl.constexpr,"] if self.reads_again else []
-        lines += [f"{INDENT}NUM_STAGES: tl.constexpr,"] if self.schedule == "row_block" else []
+        lines += [f"{INDENT}NUM_STAGES: tl.constexpr,"] if takes_stages else []
         lines += [f"{INDENT}{s}: tl.constexpr," for s in self._blocks()]
         lines.append("):")
         lines += [INDENT + line if line else "" for line in ['"""', *self.doc, '"""', *body]]
@@ -104,18 +106,9 @@ class KernelPrinter(KernelStatements):
             gradients=self.gradients,
             reads_again=self.reads_again,
             blocks=self._blocks(),
-            staged=self._staged(),
+            takes_stages=takes_stages,
+            staged=self.staged,
         )
-
-    def _staged(self) -> list[str]:
-        """Tensors of which a row block loads a row at a time."""
-        if self.schedule != "row_block":
-            return []
-        return [
-            n.tensor
-            for i, n in enumerate(self.program.nodes)
-            if isinstance(n, Load) and self.axes[i] & self.rows and self.axes[i] & self.cols
-        ]
 
     def _return_early(self) -> list[str]:
         if self.gradients != "found":
@@ -183,6 +176,11 @@ class KernelPrinter(KernelStatements):
         hoisted = self.statements(before)
         own = self.statements(inside)
         looped = self.stores()
+        self.staged = [
+            n.tensor
+            for i, n in enumerate(self.program.nodes)
+            if isinstance(n, Load) and self.axes[i] & self.rows and self.axes[i] & self.cols
+        ]
         accumulators: list[str] = []
         final: list[str] = []
         for write in self.program.accumulates:

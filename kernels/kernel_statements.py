@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from kernels.exponentials import powers_of_two
 from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.kernel_offsets import Offsets
 from kernels.looped_row import own_maximum
@@ -53,6 +54,7 @@ class KernelStatements:
         self.symbols: dict[str, Quantity] = {}
         self.pointers = self._pointers()
         self.reads_again = False
+        self.staged: list[str] = []  # tensors of which the next rows or blocks are loaded ahead
         self.symbol_texts = {
             n.quantity: self._symbol(n.quantity) for n in program.nodes if isinstance(n, Symbol)
         }
@@ -66,6 +68,7 @@ class KernelStatements:
             {},
             self.symbol_texts,
             reduce_axis="axis=1, keep_dims=True" if self.two_d else "axis=0",
+            powers_of_two=powers_of_two(program),
         )
         self._choose_statements()
 

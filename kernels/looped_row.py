@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.row_program import SPLITS, Map, Reduce, RowProgram, Scan, Store, operands
+from kernels.expressions import ADD, Text
+from kernels.row_program import SPLITS, Load, Map, Reduce, RowProgram, Scan, Store, operands
 
 if TYPE_CHECKING:
     from kernels.kernel_statements import KernelStatements
 
 INDENT = "    "
 FORWARDS = ("for start in range(0, n_cols, BLOCK_SIZE):", "col_offsets = start + tl.arange(0, BLOCK_SIZE)")
+AHEAD = "range(0, n_cols, BLOCK_SIZE)", "tl.range(0, n_cols, BLOCK_SIZE, num_stages=NUM_STAGES)"
 # Rows in flight together don't fit in the L2 cache, and what was read last is what a cache still holds. Not a range with
 # a negative step: of its values Triton doesn't know that they are multiples of the block, and loads element by element.
 BACKWARDS = (
@@ -29,6 +31,7 @@ def looped_row(kernel: KernelStatements) -> list[str]:
         s for s in kernel.program.stores if set(kernel.program.tensor(s.tensor).axes) & kernel.cols
     ]
     again = reads_rows_again(kernel.program)
+    ahead = loads_ahead(kernel.program, kernel.gradients == "written")
     backwards = False
     for level in range(max(levels, default=0) + 1):
         reduces = [i for i, n in enumerate(nodes) if isinstance(n, Reduce) and levels[i] == level]
@@ -49,9 +52,13 @@ def looped_row(kernel: KernelStatements) -> list[str]:
             nodes[i].fn not in ("sum", "max", "min")  # type: ignore[union-attr]
             for i in reduces
         )
-        lines += column_loop(
-            kernel, reduces, stores, online, BACKWARDS if backwards and not in_order else FORWARDS
-        )
+        head, columns = BACKWARDS if backwards and not in_order else FORWARDS
+        if ahead and reduces and not stores:
+            head = head.replace(*AHEAD)
+            loaded = _wide_ancestors(kernel, [nodes[i].arg for i in reduces])  # type: ignore[union-attr]
+            tensors = [node.tensor for i in loaded if isinstance(node := nodes[i], Load)]
+            kernel.staged = max(kernel.staged, sorted(tensors), key=len)  # one loop at a time
+        lines += column_loop(kernel, reduces, stores, online, (head, columns))
         if again and (reduces or stores):
             backwards = not backwards
     narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
@@ -104,8 +111,9 @@ def _loop(
             before.append(f"{largest} = tl.full((), LOWEST, dtype=tl.float32)")
             before.append(f"{name}_acc = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)")
             inside.append(f"{largest}_new = tl.maximum({largest}, tl.max({value}, axis=0))")
-            rescaled = f"{name}_acc * tl.exp({largest} - {largest}_new)"
-            inside.append(f"{name}_acc = {rescaled} + tl.exp({value} - {largest}_new)")
+            power = kernel.text.power_of_two  # of what is below the largest so far
+            rescaled = f"{name}_acc * {power(Text(f'{largest} - {largest}_new', ADD))}"
+            inside.append(f"{name}_acc = {rescaled} + {power(Text(f'{value} - {largest}_new', ADD))}")
             inside.append(f"{largest} = {largest}_new")
             after.append(f"{name} = tl.sum({name}_acc, axis=0)")
             continue
@@ -140,6 +148,15 @@ def reads_rows_again(program: RowProgram) -> bool:
     levels, _ = loop_levels(program)
     wide = [s for s in program.stores if set(program.tensor(s.tensor).axes) & set(program.cols)]
     return any(available(program, s.value, levels) > 0 for s in wide)
+
+
+def loads_ahead(program: RowProgram, gradients: bool) -> bool:
+    """Whether its loops may load the next blocks while one is reduced: where nothing is written a row but a gradient on demand.
+
+    `gradients`: whether gradients are on demand.
+    """
+    wide = [s for s in program.stores if set(program.tensor(s.tensor).axes) & set(program.cols)]
+    return all(gradients and program.tensor(s.tensor).kind == "gradient" for s in wide)
 
 
 def available(program: RowProgram, node: int, levels: list[int]) -> int:

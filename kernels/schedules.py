@@ -45,6 +45,10 @@ READ_AGAIN_COLUMNS, READ_AGAIN_MANY_COLUMNS = 16384, 4096  # the second: of a ro
 LOOP_BLOCK, LOOP_WARPS = 2048, 4
 # Where a loop reads a row again to write it: few rows in flight, so that more of them are still in the L2 cache.
 LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS = 8192, 8
+# Where nothing is written, the next blocks are loaded ahead, and a barrier a block is cheaper among few warps.
+LOOP_READ_BLOCK, LOOP_READ_WARPS = 4096, 4
+# From here on the L2 cache loses the rows in flight: what a loop reads first is loaded ahead too, by more warps.
+LOOP_AHEAD_COLUMNS, LOOP_AHEAD_WARPS = 32768, 16
 # A row split over programs: so many programs a multiprocessor, and never more parts than one program reads at once.
 SPLIT_BLOCK, SPLIT_WARPS, SPLIT_PROGRAMS, MOST_SPLITS = 2048, 4, 8, 1024
 # Column sums without a reduction inside the row: tiles of columns, and this many programs a multiprocessor.
@@ -180,11 +184,6 @@ def writes_rows(program: RowProgram) -> bool:
     return any(set(program.tensor(s.tensor).axes) & set(program.cols) for s in program.stores)
 
 
-def loop_block(program: RowProgram) -> tuple[int, int]:
-    """(most columns at a time, warps) of a looped row."""
-    return (LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS) if reads_rows_again(program) else (LOOP_BLOCK, LOOP_WARPS)
-
-
 def idle_schedule(program: RowProgram, schedule: KernelSchedule, *, wide: bool) -> KernelSchedule:
     """The schedule of a kernel that as a rule finds nothing to do: with fewer programs. `wide`: its rows are long."""
     if wide and schedule.name in ("tile", "flat") and program.rows:
@@ -200,13 +199,20 @@ def idle_schedule(program: RowProgram, schedule: KernelSchedule, *, wide: bool) 
 
 
 def _looped_row(program: RowProgram, why: str) -> KernelSchedule:
-    block, warps = loop_block(program)
+    block, warps = LOOP_BLOCK, str(LOOP_WARPS)
+    if reads_rows_again(program):
+        block, warps = (
+            LOOP_AGAIN_BLOCK,
+            f"{LOOP_AGAIN_WARPS}; {LOOP_AHEAD_WARPS} where blocks are loaded ahead",
+        )
+    elif not writes_rows(program):
+        block, warps = LOOP_READ_BLOCK, str(LOOP_READ_WARPS)
     return KernelSchedule(
         name="looped_row",
         why=why,
         live_vectors=live_vectors(program),
         block_size=f"at most {block} columns at a time",
-        num_warps=str(warps),
+        num_warps=warps,
         grid="one program per row",
     )
 

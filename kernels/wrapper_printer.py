@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from kernels.kernel_printer import KernelSource
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
@@ -27,12 +26,12 @@ from kernels.schedules import (
     TILE_WARPS,
     few_warps,
     flat_block,
-    loop_block,
     many_reductions,
     tile_rows,
     tiles_columns,
 )
 from kernels.wrapper_host_steps import WrapperHostSteps
+from kernels.wrapper_loops import loop_settings, loop_stages
 from kernels.wrapper_sums import WrapperSums
 from kernels.wrapper_tensors import PrintedStep
 
@@ -108,11 +107,7 @@ class WrapperPrinter(WrapperSums, WrapperHostSteps):
                     f"{INDENT}num_warps = min(num_warps, {most})  # each reduction of a row waits for all of them",
                 ]
             if step.schedule == "looped_row":
-                settings = [
-                    "BLOCK_SIZE, num_warps = min(triton.next_power_of_2(n_cols), {}), {}".format(
-                        *loop_block(program)
-                    )
-                ]
+                settings = loop_settings(program, source)
             if step.schedule == "tile":
                 settings = [
                     f"BLOCK_SIZE = min(triton.next_power_of_2(n_cols), {TILE_BLOCK})",
@@ -303,8 +298,8 @@ class WrapperPrinter(WrapperSums, WrapperHostSteps):
             call.append(f"{INDENT}HAS_GRADIENTS=has_gradients,")
         if source.reads_again:
             call.append(f"{INDENT}READ_AGAIN=BLOCK_SIZE >= {self._again(step.program)},")
-        if step.schedule == "row_block":
-            call.append(f"{INDENT}NUM_STAGES={self._stages(source, step.program)},")
+        if source.takes_stages:
+            call.append(f"{INDENT}NUM_STAGES={self._stages(step)},")
         if "BLOCK_SPLITS" in source.blocks:
             call.append(f"{INDENT}BLOCK_SPLITS=triton.next_power_of_2(n_splits),")
         call += [f"{INDENT}BLOCK_SIZE=BLOCK_SIZE,"] if "BLOCK_SIZE" in source.blocks else []
@@ -318,11 +313,16 @@ class WrapperPrinter(WrapperSums, WrapperHostSteps):
         """From how many columns on a row is read twice."""
         return READ_AGAIN_MANY_COLUMNS if many_reductions(program) else READ_AGAIN_COLUMNS
 
-    def _stages(self, source: KernelSource, program: RowProgram) -> str:
-        """How many rows are under way at once: as many as fit, and one where the row is read twice instead."""
+    def _stages(self, step: PrintedStep) -> str:
+        """How many rows or blocks are under way at once: as many as fit, and one where they are read twice instead."""
+        source = step.printed
         sizes = ", ".join(["BLOCK_SIZE", *(f"{stem(n)}.element_size()" for n in source.staged)])
         stages = f"pipeline_stages({sizes})"
-        return f"1 if BLOCK_SIZE >= {self._again(program)} else {stages}" if source.reads_again else stages
+        if step.schedule == "looped_row":
+            return loop_stages(step.program, stages)
+        return (
+            f"1 if BLOCK_SIZE >= {self._again(step.program)} else {stages}" if source.reads_again else stages
+        )
 
     def _scalar(self, name: str) -> str:
         spec = next(s for s in self.derivation.op.scalars if s.name == name)

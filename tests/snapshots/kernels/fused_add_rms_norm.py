@@ -27,7 +27,7 @@ def get_sm_count(device):
 
 
 def pipeline_stages(n_cols, *element_sizes):
-    # Two rows wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
+    # Two rows, or blocks of one, wait in shared memory while one is computed: NVIDIA GPUs have 96 KiB of it
     row_bytes = n_cols * sum(element_sizes)
     return 3 if torch.version.hip is None and 2 * row_bytes <= 98304 else 1
 

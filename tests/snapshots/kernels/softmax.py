@@ -2,6 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
+LOG2_E = tl.constexpr(1.4426950408889634)  # 1 / log(2): exp(x) = exp2(x * LOG2_E)
+
 
 def calculate_settings(n_cols):
     BLOCK_SIZE = triton.next_power_of_2(n_cols)
@@ -33,7 +35,7 @@ def _softmax_forward_kernel(
 
     x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf")).to(tl.float32)
     max_x = tl.max(x, axis=0)
-    exp_difference = tl.exp(x - max_x)
+    exp_difference = tl.exp2((x - max_x) * LOG2_E)
     total = tl.sum(exp_difference, axis=0)
     tl.store(Y_ptr + row_idx * n_cols + col_offsets, exp_difference * (1.0 / total), mask=mask)
 

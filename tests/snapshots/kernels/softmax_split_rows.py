@@ -3,6 +3,7 @@ import triton
 import triton.language as tl
 
 LOWEST = tl.constexpr(-3.4028234663852886e+38)  # the lowest fp32: like -inf, but LOWEST - LOWEST is 0
+LOG2_E = tl.constexpr(1.4426950408889634)  # 1 / log(2): exp(x) = exp2(x * LOG2_E)
 
 
 def get_sm_count(device):
@@ -42,7 +43,7 @@ def _softmax_forward_stage_1_kernel(
         mask = col_offsets < n_cols
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf")).to(tl.float32)
         max_x_new = tl.maximum(max_x, tl.max(x, axis=0))
-        total_acc = total_acc * tl.exp(max_x - max_x_new) + tl.exp(x - max_x_new)
+        total_acc = total_acc * tl.exp2((max_x - max_x_new) * LOG2_E) + tl.exp2((x - max_x_new) * LOG2_E)
         max_x = max_x_new
     total = tl.sum(total_acc, axis=0)
 
@@ -82,7 +83,7 @@ def _softmax_forward_kernel(
         col_offsets = start + tl.arange(0, BLOCK_SIZE)
         mask = col_offsets < n_cols
         x = tl.load(X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=0.0).to(tl.float32)
-        tl.store(Y_ptr + row_idx * n_cols + col_offsets, tl.exp(x - max_x) * (1.0 / total), mask=mask)
+        tl.store(Y_ptr + row_idx * n_cols + col_offsets, tl.exp2((x - max_x) * LOG2_E) * (1.0 / total), mask=mask)
 
 
 @triton.jit

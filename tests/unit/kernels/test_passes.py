@@ -7,6 +7,7 @@ import math
 import pytest
 
 from kernels.derivation import Unsupported
+from kernels.exponentials import powers_of_two
 from kernels.passes.branches import simplify_branches
 from kernels.passes.final_sums import sums_last
 from kernels.passes.graph import Graph
@@ -20,7 +21,7 @@ from kernels.passes.stages import Target, plan_stages
 from kernels.passes.tanh_forms import simplify_tanh
 from kernels.passes.uniform_factors import uniform_factors
 from kernels.quantity import Quantity
-from kernels.row_program import Axis, Index, Reduce, RowProgram, Tensor
+from kernels.row_program import Axis, Index, Map, Reduce, RowProgram, Tensor
 
 ROWS, COLS = ("n_rows",), ("n_cols",)
 
@@ -134,6 +135,21 @@ def test_softmax_divides_once_a_row(graph: Graph):
     power, reciprocal = after.is_map(names[root], "mul") or (None, None)
     assert power == names[exponentials]
     assert after.is_map(reciprocal, "div") == (after.const(1), names[total])
+
+
+@pytest.mark.parametrize(("then", "power"), [(None, True), ("neg", True), ("log", False), ("rsqrt", False)])
+def test_exponentials_below_the_rows_largest_are_powers_of_two(graph: Graph, then: str | None, power: bool):
+    """Not where a logarithm or a root would tell a number below 2**-126 from 0."""
+    exponentials, total = shifted_exponentials(graph)
+    result = graph.map("mul", graph.map(then, exponentials) if then else exponentials, total)
+    made = program(graph, result)
+    exponential = next(i for i, n in enumerate(made.nodes) if isinstance(n, Map) and n.fn == "exp")
+    assert powers_of_two(made) == (frozenset({exponential}) if power else frozenset())
+
+
+def test_an_exponential_of_the_element_alone_is_no_power_of_two(graph: Graph):
+    """exp(-100) is a number in fp32, and somebody may ask for it."""
+    assert powers_of_two(program(graph, graph.map("exp", graph.load("x")))) == frozenset()
 
 
 def test_a_divisor_that_may_be_tiny_stays_a_divisor(graph: Graph):
