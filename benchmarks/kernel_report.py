@@ -202,7 +202,8 @@ def _point(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _machine(where: dict[str, Any]) -> str:
-    return f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}, Python {where['python']}, commit `{where['commit'] or 'unrecorded'}`: `{where['command']}`"
+    incumbent = f", beside {where['incumbent']}" if where.get("incumbent") else ""
+    return f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}, Python {where['python']}{incumbent}, commit `{where['commit'] or 'unrecorded'}`: `{where['command']}`"
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:

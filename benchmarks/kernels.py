@@ -395,6 +395,9 @@ def main() -> None:
     parser.add_argument("--split-rows", action="store_true", help="derive with rows split over programs")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
     parser.add_argument("--commit", default="", help="commit of this repository, for the record")
+    parser.add_argument(
+        "--incumbent", default="", help="version and commit of the liger_kernel beside it, for the record"
+    )
     parser.add_argument("--out", type=Path, help="write the records here")
     options = parser.parse_args()
     tbps = copy_tbps()
@@ -442,7 +445,7 @@ def save(records: list[dict[str, Any]], problems: list[dict[str, str]], options:
         return
     options.out.parent.mkdir(parents=True, exist_ok=True)
     result = {
-        "environment": {**environment(), "commit": options.commit},
+        "environment": {**environment(), "commit": options.commit, "incumbent": options.incumbent},
         "records": records,
         "problems": problems,
     }
