@@ -26,8 +26,8 @@ REASONS = """\
 - `layer_norm`, `dyt` backward at 4096 columns: the sums of the parts follow the kernel: of dyt's 66 microseconds at 8192 x 4096 they take 8, three of them for alpha's alone. Other blocks, warps,
   programs a multiprocessor, stages and tiles of the sum were tried: none is faster by more than 1%.
 - backward passes at 1024 to 4096 rows of 4096 columns move less than 64 MiB: the launches are a larger part.
-- `cross_entropy`: the forward reads the row twice where it writes the gradient, and beyond the L2 cache the second time comes from memory as well; the exponentials are the rest. Since these
-  records the second loop runs from the row's end (docs/derivation.md, "Back and forth"): 1.60 to 1.49 ms at 8192 x 131072. Liger's loss waits for the host in the middle: its time follows the host's speed.
+- `cross_entropy`: the forward reads the row twice where it writes the gradient, and beyond the L2 cache the second time comes from memory as well: three passes over memory
+  instead of two. Rows held in registers, and fewer rows in flight, were tried (docs/derivation.md, "Powers of two"). Liger's loss waits for the host in the middle: its time follows the host's speed.
 - `kl_div`, `jsd`, `tvd` forward: the logarithm is some 27 instructions, and there is time for about 26 an element; nothing is written that would hide them.
 - points of 10 to 40 microseconds at 1024 to 8192 rows of 4096 columns are within a microsecond and a half of Liger's kernel, and those more than 3% behind are others in every run; loading the weight before
   the reduction, streaming stores and other numbers of warps changed 1% or less."""
