@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.confinement import Method, python_directories, required_method, wrap
-from runners.process_tree import adopt_orphans, descendants, kill_tree, resident_bytes
+from runners.process_tree import adopt_orphans, ahead_of_others, descendants, kill_tree, resident_bytes
 from runners.protocol import Isolation
 
 OWN_ROOT = Path(__file__).resolve().parent.parent
@@ -165,9 +165,12 @@ def run_confined(
         reader = _Reader(process, child.limits.output_chars, on_line)
         seen: set[int] = set()
         try:
-            why, timed_out = _watch(process, child, [home, *child.writable], started, seen)
+            with ahead_of_others():
+                try:
+                    why, timed_out = _watch(process, child, [home, *child.writable], started, seen)
+                finally:
+                    kill_tree(process, seen)
         finally:
-            kill_tree(process, seen)
             reader.join()
         isolation = _observed(method, report / "boot.json")
     returncode = None if why else process.returncode
