@@ -223,8 +223,7 @@ def _liger_class(norm: NormFacts, made: NormClass) -> None:
         and (norm.eps is None or built.get("eps") == norm.eps)
         and built.get("weight_dim") == norm.weight_dim
     ]
-    size = made.constructor.split(",", maxsplit=1)[0].split(":")[0].split("=")[0].strip()
-    further = [keyword for keyword in norm.keywords if keyword not in (size, "eps")]
+    further = [keyword for keyword in norm.keywords if keyword not in (*made.parameter_names[:1], "eps")]
     if fits:
         made.liger_class = fits[0]
     elif further:

@@ -50,6 +50,12 @@ class NormClass(Strict):
     )
     row_mode: bool | None = None
 
+    @property
+    def parameter_names(self) -> list[str]:
+        """The names of its constructor's parameters: `["hidden_size", "eps"]`."""
+        parts = [part.split(":")[0].split("=")[0].strip() for part in self.constructor.split(",")]
+        return [name for name in parts if name]
+
 
 class NormUse(Strict):
     """Where an instance of a norm hangs, for patching a model that exists already."""

@@ -164,7 +164,7 @@ def _writable(norm: NormClass, profile: ModelProfile, layout: Layout) -> NormCla
     """The norm; unpatched when a class would have to be written for it whose constructor takes more than a size and an eps."""
     if not norm.patched or not _norm_patch(norm, profile, layout).new_variant:
         return norm
-    extra = [part.split(":")[0].split("=")[0].strip() for part in norm.constructor.split(",")[2:]]
+    extra = norm.parameter_names[2:]
     if not extra:
         return norm
     why = f"this checkout has no class whose constructor takes {', '.join(extra)} as {norm.name} does"

@@ -136,7 +136,7 @@ def add_norm_variant(text: str, patch: NormPatch, path: str) -> str:
     # by name: the order of the base's parameters is the checkout's business
     passed = ", ".join(f"{name}={name}" for name in taken)
     # the model calls its own norm by keyword, so the size keeps the name it has there
-    size = (norm.constructor.split(",")[0].split(":")[0].split("=")[0].strip()) or "hidden_size"
+    size = norm.parameter_names[0] if norm.parameter_names else "hidden_size"
     size = size if size.isidentifier() else "hidden_size"
     return text.rstrip("\n") + (
         f"\n\n\nclass {patch.liger_class}(LigerRMSNorm):\n    def __init__(self, {size}, {parameters}):\n"
