@@ -12,6 +12,7 @@ from kernels.looped_row import looped_row
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
 from kernels.quantity import Quantity
+from kernels.read_again import first_read, read_again
 from kernels.row_program import SPLITS, Load, Reduce, RowProgram, Tensor
 from kernels.split_row import has_columns, reads_parts, split_row
 
@@ -158,13 +159,13 @@ class KernelPrinter(KernelStatements):
     def _persistent_row(self) -> list[str]:
         own = self.statements(range(len(self.program.nodes)))
         final = [*self.stores(), *self.partial_stores()]
-        body = [*self.read_again(own, final), *final]
+        body = [*read_again(self, own, final), *final]
         self.offsets.sizes["n_cols"] = None
         return [
             "row_idx = tl.program_id(0).to(tl.int64)",
             "col_offsets = tl.arange(0, BLOCK_SIZE)",
             "mask = col_offsets < n_cols",
-            *self.first_read(),
+            *first_read(self),
             "",
             *body,
         ]
@@ -202,7 +203,7 @@ class KernelPrinter(KernelStatements):
             looped.append(f"{name} += {value}")
             target = f"{stem(write.tensor)}_ptr + {self._partial_offset(tensor, write.at)}"
             final.append(f"tl.store({target}, {total}{', mask=mask' if vector else ''})")
-        looped = [*(own if self.tiled else self.read_again(own, looped)), *looped]
+        looped = [*(own if self.tiled else read_again(self, own, looped)), *looped]
         self.offsets.sizes["rows_per_program"] = self.offsets.sizes["n_cols"] = None
         if group_axes(self.program):
             self.offsets.sizes["rows_per_group"] = self.offsets.sizes["programs_per_group"] = None
@@ -226,7 +227,7 @@ class KernelPrinter(KernelStatements):
                 else "tl.arange(0, BLOCK_SIZE)"
             ),
             "mask = col_offsets < n_cols",
-            *self.first_read(),
+            *first_read(self),
             "",
             *hoisted,
             *accumulators,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from kernels.exponentials import powers_of_two
 from kernels.expressions import ATOM, KernelText, count_uses
 from kernels.kernel_offsets import Offsets
+from kernels.loads import gather, load, uniform
 from kernels.looped_row import own_maximum
 from kernels.passes.names import stem, value_names
 from kernels.passes.padding import choose_padding, parts_fill
@@ -21,7 +21,6 @@ from kernels.row_program import (
     Gather,
     Index,
     Load,
-    Map,
     Reduce,
     RowProgram,
     Scan,
@@ -31,11 +30,10 @@ from kernels.row_program import (
     Uniform,
     operands,
 )
-from kernels.schedules import many_reductions, tiles_columns
+from kernels.schedules import tiles_columns
 
 INDENT = "    "
 INLINE_WIDTH = 64
-READ_AGAIN_LOADS = 2  # rows that must be alive across a reduction before reading them again is offered
 # What HAS_GRADIENTS decides: whether a forward writes the gradients, or whether a backward finds them written.
 Gradients = Literal["written", "found"]
 
@@ -171,7 +169,7 @@ class KernelStatements:
             if index not in self.text.names:
                 return
             node = self.program.nodes[index]
-            line = f"{self.text.names[index]} = {self._definition(index)}"
+            line = f"{self.text.names[index]} = {self.definition(index)}"
             if not isinstance(node, Load):
                 lines.append(line)
                 if isinstance(node, Reduce | Scan):
@@ -217,123 +215,20 @@ class KernelStatements:
             write(index)
         return lines
 
-    def first_read(self) -> list[str]:
-        """How long what READ_AGAIN reads twice should stay in the cache."""
-        return ['first_read: tl.constexpr = "evict_last" if READ_AGAIN else ""'] if self.reads_again else []
-
-    def read_again(self, lines: list[str], later: list[str]) -> list[str]:
-        """The statements of a row, with what is needed after its last reduction read a second time where READ_AGAIN.
-
-        Only where two or more loads of a full row would stay alive across that reduction, or one across many. `later`: the
-        lines that follow.
-        """
-        by_name = {name: index for index, name in self.text.names.items()}
-        found = [by_name.get(line.split(" = ", 1)[0]) for line in lines]
-        nodes = self.program.nodes
-        barriers = [at for at, i in enumerate(found) if i is not None and isinstance(nodes[i], Reduce)]
-        if not barriers:
-            return lines
-        cut = barriers[-1] + 1
-        full = {
-            self.text.names[i]: at
-            for at, i in enumerate(found[:cut])
-            if i is not None and self.axes[i] & self.cols and self.axes[i] & self.rows
-        }
-        needed: set[str] = set()
-        pending = [*lines[cut:], *later]
-        while pending:
-            text = pending.pop()
-            for name, at in full.items():
-                if name not in needed and re.search(rf"\b{re.escape(name)}\b", text):
-                    needed.add(name)
-                    pending.append(lines[at])
-        order = sorted(needed, key=full.__getitem__)
-        again = [(name, nodes[by_name[name]]) for name in order]
-        loads = sum(isinstance(node, Load) for _, node in again)
-        if loads < (1 if many_reductions(self.program) else READ_AGAIN_LOADS) or not all(
-            isinstance(node, Load | Map | Cast) for _, node in again
-        ):
-            return lines
-        self.reads_again = True
-        block = ["# Read again, from the cache: kept across the sum, they take more registers than there are"]
-        # Told that it is the last time, the compiler can't take the first for it: that one's registers are free by then.
-        before, self.eviction = self.eviction, '"evict_first"'
-        block += [f"{name} = {self._definition(by_name[name])}" for name, _ in again]
-        self.eviction = "first_read"
-        first = {
-            full[name]: f"{name} = {self._definition(by_name[name])}"
-            for name, node in again
-            if isinstance(node, Load)
-        }
-        self.eviction = before
-        kept = [first.get(at, line) for at, line in enumerate(lines[:cut])]
-        return [*kept, "if READ_AGAIN:", *(INDENT + line for line in block), *lines[cut:]]
-
-    def _definition(self, index: int) -> str:
+    def definition(self, index: int) -> str:
         node = self.program.nodes[index]
         if isinstance(node, Load):
-            return self._load(index, node)
+            return load(self, index, node)
         if isinstance(node, Gather):
-            return self._gather(node)
+            return gather(self, node)
         if isinstance(node, Uniform):
-            return self._uniform(node)
+            return uniform(self, node)
         if isinstance(node, Reduce | Scan):
             return self._reduce(index, node)
         return self.text.write(index, definition=True).text
 
-    def _load(self, index: int, node: Load) -> str:
-        tensor = self.program.tensor(node.tensor)
-        pointer = f"{stem(node.tensor)}_ptr"
-        offset = self.offsets.offset(tensor, node.at)
-        address = pointer if offset == "0" else f"{pointer} + {offset}"
-        mask = self.mask(self.axes[index])
-        fill = self.padding.fill.get(index, 0.0)
-        other = "0.0" if fill == 0 else '-float("inf")' if fill < 0 else 'float("inf")'
-        if tensor.dtype in ("int64", "bool"):
-            other = "0"
-        eviction = self._eviction(self.axes[index])
-        text = f"tl.load({address}, mask={mask}, other={other}{eviction})" if mask else f"tl.load({address})"
-        return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
-
-    def _eviction(self, axes: frozenset[str]) -> str:
+    def eviction_policy(self, axes: frozenset[str]) -> str:
         return f", eviction_policy={self.eviction}" if self.eviction and axes & self.cols else ""
-
-    def _uniform(self, node: Uniform) -> str:
-        """Random numbers by the element's offset: the same ones in the backward, whatever its schedule."""
-        seed = self.text.write(node.seed).text
-        if self.schedule == "flat":
-            self.text.helpers.add("uniform_block")
-            return f"uniform_block({seed}, tl.program_id(0).to(tl.int64) * BLOCK_SIZE, BLOCK_SIZE)"
-        tensor = Tensor(name="", dims=(node.axes,), dtype="float32", kind="partial")
-        offset = self.offsets.offset(tensor, node.at)
-        row, plus, column = offset.rpartition(" + ")
-        if not plus or column != "col_offsets" or "col_offsets" in row:
-            self.text.helpers.add("uniform_at")
-            return f"uniform_at({seed}, {offset})"
-        block = "tl.program_id(1) * BLOCK_SIZE" if self.two_d or self.tiled else "start"
-        start = (
-            f"{row} + {block}"
-            if self.two_d or self.tiled or self.schedule in ("looped_row", "split_row")
-            else row
-        )
-        helper, sizes = ("uniform_tile", "BLOCK_ROWS, ") if self.two_d else ("uniform_row", "")
-        self.text.helpers.add(helper)
-        self.offsets.sizes["n_cols"] = None
-        return f"{helper}({seed}, {start}, n_cols, {sizes}BLOCK_SIZE)"
-
-    def _gather(self, node: Gather) -> str:
-        """An indirect load. An index outside the axis (an ignored label) reads nothing and gives 0."""
-        tensor = self.program.tensor(node.tensor)
-        at = self.text.write(node.index).text
-        axis = self.program.axis(node.axis)
-        size = self.offsets.product((axis.name,))
-        own = (self.axes[node.index] | (frozenset(tensor.axes) - {node.axis})) - {a for a, _ in node.at}
-        inside = f"({at} >= 0) & ({at} < {size})"
-        mask = self.mask(own)
-        address = f"{stem(node.tensor)}_ptr + {self.offsets.offset(tensor, node.at, {node.axis: at})}"
-        condition = f"{mask} & {inside}" if mask else inside
-        text = f"tl.load({address}, mask={condition}, other=0.0)"
-        return text if tensor.dtype in ("int64", "bool") else f"{text}.to(tl.float32)"
 
     def masked_argument(self, index: int, node: Reduce | Scan) -> str:
         argument = self.text.write(node.arg).text
@@ -384,7 +279,7 @@ class KernelStatements:
             address = f"{stem(store.tensor)}_ptr" + ("" if offset == "0" else f" + {offset}")
             mask = self.mask(frozenset(tensor.axes))
             value = self._stored(store.value, tensor)
-            eviction = self._eviction(frozenset(tensor.axes))
+            eviction = self.eviction_policy(frozenset(tensor.axes))
             lines.append(f"tl.store({address}, {value}{', mask=' + mask if mask else ''}{eviction})")
         return lines
 

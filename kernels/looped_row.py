@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from kernels.kernel_statements import KernelStatements
 
 INDENT = "    "
-FORWARDS = ("for start in range(0, n_cols, BLOCK_SIZE):", "col_offsets = start + tl.arange(0, BLOCK_SIZE)")
-AHEAD = "range(0, n_cols, BLOCK_SIZE)", "tl.range(0, n_cols, BLOCK_SIZE, num_stages=NUM_STAGES)"
+# The head of a loop, and where its block starts when that is not the head's own variable.
+FORWARDS = ("for start in range(0, n_cols, BLOCK_SIZE):", "")
 # Rows in flight together don't fit in the L2 cache, and what was read last is what a cache still holds. Not a range with
 # a negative step: of its values Triton doesn't know that they are multiples of the block, and loads element by element.
 BACKWARDS = (
     "for done in range(0, n_cols, BLOCK_SIZE):",
-    "col_offsets = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done + tl.arange(0, BLOCK_SIZE)",
+    "start = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done",
 )
+AHEAD = "range(0, n_cols, BLOCK_SIZE)", "tl.range(0, n_cols, BLOCK_SIZE, num_stages=NUM_STAGES)"
 
 
 def looped_row(kernel: KernelStatements) -> list[str]:
@@ -52,13 +53,13 @@ def looped_row(kernel: KernelStatements) -> list[str]:
             nodes[i].fn not in ("sum", "max", "min")  # type: ignore[union-attr]
             for i in reduces
         )
-        head, columns = BACKWARDS if backwards and not in_order else FORWARDS
+        head, start = BACKWARDS if backwards and not in_order else FORWARDS
         if ahead and reduces and not stores:
             head = head.replace(*AHEAD)
             loaded = _wide_ancestors(kernel, [nodes[i].arg for i in reduces])  # type: ignore[union-attr]
             tensors = [node.tensor for i in loaded if isinstance(node := nodes[i], Load)]
             kernel.staged = max(kernel.staged, sorted(tensors), key=len)  # one loop at a time
-        lines += column_loop(kernel, reduces, stores, online, (head, columns))
+        lines += column_loop(kernel, reduces, stores, online, (head, start))
         if again and (reduces or stores):
             backwards = not backwards
     narrow_stores = [s for s in kernel.program.stores if s not in wide_stores]
@@ -75,7 +76,7 @@ def column_loop(
 ) -> list[str]:
     """A loop over the blocks of a row that accumulates some reductions, a vector each, and what follows it, an empty line included.
 
-    `loop`: its head, and the columns of a block. `online`: sum -> its maximum. Nothing when there is nothing to do;
+    `loop`: its head, and the statement that sets `start`. `online`: sum -> its maximum. Nothing when there is nothing to do;
     gradients alone are made only where wanted.
     """
     if not reduces and not stores:
@@ -126,10 +127,11 @@ def _loop(
             nan = "" if kernel.nan_is_seen_elsewhere(i) else ", propagate_nan=tl.PropagateNan.ALL"
             inside.append(f"{name}_acc = tl.{node.fn}imum({name}_acc, {argument}{nan})")
         after.append(f"{name} = {kernel.reduced(i, node, f'{name}_acc')}")
-    head, col_offsets = loop
+    head, start = loop
     needed = _wide_ancestors(kernel, roots + [s.value for s in stores])
     body = [
-        col_offsets,
+        *([start] if start else []),
+        "col_offsets = start + tl.arange(0, BLOCK_SIZE)",
         "mask = col_offsets < n_cols",
         *kernel.statements(sorted(needed)),
         *inside,

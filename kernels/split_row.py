@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.looped_row import FORWARDS, column_loop, loop_levels
+from kernels.looped_row import column_loop, loop_levels
 from kernels.passes.names import stem
 from kernels.row_program import SPLITS, Load, Reduce, RowProgram
 
@@ -38,7 +38,7 @@ def split_row(kernel: KernelStatements) -> list[str]:
     own = kernel.statements(numbers)
     lines += ["", *own]
     head = "for start in range(split_idx * BLOCK_SIZE, n_cols, n_splits * BLOCK_SIZE):"
-    lines += column_loop(kernel, reduces, stores, online, (head, FORWARDS[1]))
+    lines += column_loop(kernel, reduces, stores, online, (head, ""))
     left = [*(kernel.stores(rest) if rest else []), *kernel.partial_stores()]
     if left and has_columns(program):
         left = ["if split_idx == 0:", *(INDENT + line for line in left)]

@@ -60,11 +60,13 @@ def trace_source(op: OpSpec) -> TracedOp:
     return TracedOp.model_validate_json(trace(op, namespace[op.entry]).model_dump_json())
 
 
-def case(op: OpSpec, dtype: str = "float32", variants: tuple[int, ...] = ()) -> dict[str, Any]:
+def case(
+    op: OpSpec, dtype: str = "float32", variants: tuple[int, ...] = (), *, wide_rows: bool = False
+) -> dict[str, Any]:
     """variants: of `sizes`; without them both in a thorough run, else one of the two, by the op's name."""
     variants = variants or ((0, 1) if EXHAUSTIVE else (len(op.name) % 2,))
     traced = trace_source(op)
-    derivation = derive(traced)
+    derivation = derive(traced, wide_rows=wide_rows)
     style = ModuleStyle.standalone(op.name)
     return {
         "op": derivation.op.model_dump(mode="json"),

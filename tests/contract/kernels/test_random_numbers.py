@@ -110,6 +110,16 @@ def test_the_mask_follows_the_elements_whatever_the_schedule(expression: str):
     assert_close(run([case(op)])["f"])
 
 
+def test_the_mask_is_the_same_in_loops_that_run_back_and_forth():
+    """Each block of a wide row draws its own numbers, whichever end its loop begins at."""
+    head, _, _ = DROPOUT.rpartition("return")
+    source = f"{head}return torch.softmax(torch.where(philox_uniform(x, seed) > p, x, 0.0), -1)\n"
+    op = OpSpec(name="f", entry="f", source=source, scalars=SCALARS)
+    made = case(op, wide_rows=True)
+    assert "for done in range(" in made["module"]
+    assert_close(run([{**made, "sizes": [{"*": [2], "n_rows": 2, "n_cols": n} for n in (10000, 8195)]}])["f"])
+
+
 @pytest.mark.parametrize("name", ["bias_dropout_add", "dropout_add"])
 def test_rows_that_begin_with_a_whole_counter_draw_four_at_once(name: str):
     # 4 columns: one counter a row; 24: a partly dead block; 1100: more than one tile of a row.

@@ -55,7 +55,8 @@ def _cross_entropy_forward_kernel(
     log_total = tl.log(total)
     if HAS_GRADIENTS:
         for done in range(0, n_cols, BLOCK_SIZE):
-            col_offsets = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done + tl.arange(0, BLOCK_SIZE)
+            start = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done
+            col_offsets = start + tl.arange(0, BLOCK_SIZE)
             mask = col_offsets < n_cols
             x = tl.load(
                 X_ptr + row_idx * n_cols + col_offsets, mask=mask, other=-float("inf"), eviction_policy="evict_first"
