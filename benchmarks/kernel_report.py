@@ -25,7 +25,7 @@ REASONS = """\
   for the sums would read the row twice more, which costs as much.
 - `layer_norm`, `dyt` backward at 4096 columns: the sums of the parts follow the kernel: of dyt's 66 microseconds at 8192 x 4096 they take 8, three of them for alpha's alone. Other blocks, warps,
   programs a multiprocessor, stages and tiles of the sum were tried: none is faster by more than 1%.
-- backward passes at 1024 to 4096 rows of 4096 columns move less than 64 MiB: the launches are a larger part.
+- backward passes at 1024 to 4096 rows of 4096 columns have tensors of 8 to 32 MiB: the launches are a larger part.
 - `cross_entropy`: the forward reads the row twice where it writes the gradient, and beyond the L2 cache the second time comes from memory as well: three passes over memory
   instead of two. Rows held in registers, and fewer rows in flight, were tried (docs/derivation.md, "Powers of two"). Liger's loss waits for the host in the middle: its time follows the host's speed.
 - `kl_div`, `jsd`, `tvd` forward: the logarithm is some 27 instructions, and there is time for about 26 an element; nothing is written that would hide them.

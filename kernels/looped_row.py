@@ -19,6 +19,7 @@ BACKWARDS = (
     "for done in range(0, n_cols, BLOCK_SIZE):",
     "start = (n_cols - 1) // BLOCK_SIZE * BLOCK_SIZE - done",
 )
+# What becomes of a head whose next blocks are loaded ahead.
 AHEAD = "range(0, n_cols, BLOCK_SIZE)", "tl.range(0, n_cols, BLOCK_SIZE, num_stages=NUM_STAGES)"
 
 

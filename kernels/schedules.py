@@ -47,7 +47,7 @@ LOOP_BLOCK, LOOP_WARPS = 2048, 4
 LOOP_AGAIN_BLOCK, LOOP_AGAIN_WARPS = 8192, 8
 # Where nothing is written, the next blocks are loaded ahead, and a barrier a block is cheaper among few warps.
 LOOP_READ_BLOCK, LOOP_READ_WARPS = 4096, 4
-# From here on the L2 cache loses the rows in flight: what a loop reads first is loaded ahead too, by more warps.
+# Beyond so many columns the L2 cache loses the rows in flight: what a loop reads first is loaded ahead too, by more warps.
 LOOP_AHEAD_COLUMNS, LOOP_AHEAD_WARPS = 32768, 16
 # A row split over programs: so many programs a multiprocessor, and never more parts than one program reads at once.
 SPLIT_BLOCK, SPLIT_WARPS, SPLIT_PROGRAMS, MOST_SPLITS = 2048, 4, 8, 1024

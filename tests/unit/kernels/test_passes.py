@@ -147,6 +147,15 @@ def test_exponentials_below_the_rows_largest_are_powers_of_two(graph: Graph, the
     assert powers_of_two(made) == (frozenset({exponential}) if power else frozenset())
 
 
+def test_an_exponential_beside_a_given_number_is_no_power_of_two(graph: Graph):
+    """The whole row may lie far below it, and then the logarithm of the sum of such exponentials is a number still."""
+    exponentials = graph.map("exp", graph.map("sub", graph.load("x"), graph.load("count")))
+    total = graph.add(Reduce(fn="sum", arg=exponentials, axes=COLS))
+    assert (
+        powers_of_two(program(graph, graph.map("mul", exponentials, graph.map("log", total)))) == frozenset()
+    )
+
+
 def test_an_exponential_of_the_element_alone_is_no_power_of_two(graph: Graph):
     """exp(-100) is a number in fp32, and somebody may ask for it."""
     assert powers_of_two(program(graph, graph.map("exp", graph.load("x")))) == frozenset()
