@@ -258,12 +258,16 @@ class TargetRepository:
         try:
             yield git
         except GitCommandError as error:
-            command = error.command[1:2] if isinstance(error.command, list) else error.command
-            said = str(error.stderr).strip()[-1000:]
+            command = " ".join(error.command[1:2]) if isinstance(error.command, list) else error.command
+            said = _one_line(str(error.stderr))
             locked = "cannot lock ref" in said or "File exists" in said
             if locked:
                 self._remove_stale_locks()
             busy = locked or _AWAY.search(said)
+            if "corruption on the remote side" in said:
+                said = (
+                    f"{self.url} lacks objects, as a partial or damaged clone does; clone it whole ({said})"
+                )
             raise (RepositoryBusyError if busy else RepositoryError)(
                 redact(f"git {command}: {said}")
             ) from None
@@ -274,6 +278,12 @@ class TargetRepository:
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > STALE_LOCK_S:
                     path.unlink()
+
+
+def _one_line(stderr: str) -> str:
+    """What git said, without GitPython's frame, its lines joined."""
+    said = stderr.strip().removeprefix("stderr:").strip().strip("'")
+    return "; ".join(line.strip() for line in said.splitlines() if line.strip())[-1000:]
 
 
 def _text(data: object) -> str | None:

@@ -400,6 +400,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the records here")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error(
+            "no GPU that torch can use here: run it on a machine with one, with a torch built for it"
+        )
     tbps = copy_tbps()
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     records: list[dict[str, Any]] = []

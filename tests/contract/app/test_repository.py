@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from git import Repo
 
 from app.checkout import CheckoutTree
 from app.github import GitHubRepository
@@ -111,3 +112,18 @@ async def test_a_refused_push_says_so_without_the_token(
     with pytest.raises(RepositoryError) as caught:
         target.push(sha, BRANCH, token)
     assert token not in str(caught.value)
+
+
+def test_a_clone_that_lacks_objects_is_answered_in_one_line(tmp_path: Path):
+    source = tmp_path / "source"
+    made = Repo.init(source, initial_branch="main")
+    (source / "large.txt").write_text("large\n")
+    made.index.add(["large.txt"])
+    made.index.commit("One file")
+    blob = made.head.commit.tree["large.txt"].hexsha
+    (source / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(
+        RepositoryError, match="lacks objects, as a partial or damaged clone does; clone it whole"
+    ) as raised:
+        TargetRepository(tmp_path / "data", "source", str(source)).fetch_head()
+    assert "\n" not in str(raised.value)
