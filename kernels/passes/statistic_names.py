@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.passes.graph import Graph
-from kernels.row_program import Map, Reduce
+from kernels.row_program import Const, Map, Reduce
 
 REDUCED = {"max": "row_max", "min": "row_min", "sum": "row_sum"}
 
@@ -29,4 +29,12 @@ def _wanted(graph: Graph, node: int, index: int) -> str:
         return "log_sum"
     if isinstance(found, Map) and found.fn == "div" and isinstance(graph.nodes[found.args[0]], Reduce):
         return "mean" if graph.quantity(found.args[1]) is not None else f"stat_{index}"
+    if isinstance(found, Map) and found.fn == "div" and _is_row_sum(graph, found.args[1]):
+        above = graph.nodes[found.args[0]]
+        return "inverse_row_sum" if isinstance(above, Const) and above.value == 1 else f"stat_{index}"
     return f"stat_{index}"
+
+
+def _is_row_sum(graph: Graph, node: int) -> bool:
+    found = graph.nodes[node]
+    return isinstance(found, Reduce) and found.fn == "sum"
