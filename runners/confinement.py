@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from runners.child_user import as_own_user, can_be_given, can_read_as_root, give, groups_of
+
 Method = Literal["bubblewrap", "namespaces", "limits"]
 
 # Set in a runner that stands beside secrets or whose network must stay shut: limits alone are not enough for it.
 REQUIRED = "LIGER_BOT_REQUIRE_CONFINEMENT"
 
-NOBODY = 65534
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/rocm")
 SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
@@ -29,7 +30,7 @@ SHARED_MEMORY_BYTES = 256 * 1024**2
 
 # What bubblewrap does, for machines without it: a new root of read-only binds, run by sh inside fresh namespaces with
 # positional parameters only: ROOT CWD, then "link TARGET PATH" | "ro PATH" | "rw PATH" triples and pairs, "run", the command.
-# As real root the child becomes nobody: a root without capabilities could still open the machine's disks.
+# As real root the child becomes a user of its own: a root without capabilities could still open the machine's disks.
 _NEW_ROOT = r"""
 set -e
 root=$1 cwd=$2; shift 2
@@ -58,10 +59,10 @@ done
 shift
 mount -o remount,ro "$root"
 # Not exec: process 1 of a namespace ignores the signals that should kill a child.
-PATH="$PATH:/usr/sbin:/sbin" chroot "$root" /bin/sh -c 'cd "$1" && shift && exec setpriv IDENTITY --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"' sh "$cwd" "$@"
+PATH="$PATH:/usr/sbin:/sbin" chroot "$root" /bin/sh -c 'cd "$1" && shift && exec IDENTITY "$@"' sh "$cwd" "$@"
 exit $?
 """.replace("SHARED", str(SHARED_MEMORY_BYTES))
-_AS_NOBODY = f"--reuid={NOBODY} --regid={NOBODY} --clear-groups"
+_WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
 # Opening the driver and making a context: what a sandbox for a GPU must still allow.
 _GPU_PROBE = """
 import ctypes, sys
@@ -156,16 +157,14 @@ def wrap(
     `root` is an empty folder that a new root may be mounted on, in the child's own mount namespace.
     """
     if method == "bubblewrap":
-        return ["bwrap", *_bubblewrap_options(readable, writable, cwd, gpu=gpu), "--", *command]
+        return _bubblewrap_command(command, readable, writable, cwd, gpu=gpu)
     if method == "namespaces":
         return _new_root_command(command, readable, writable, cwd, gpu=gpu, root=root)
-    if (
-        os.geteuid() == 0
-        and shutil.which("setpriv")
-        and all(_open_to_all(path) for path in [*readable, Path(command[0])])
-    ):
-        _give_to_nobody(writable)
-        return ["setpriv", *_AS_NOBODY.split(), "--no-new-privs", "--", *command]
+    open_to_all = all(_open_to_all(path) for path in [*readable, Path(command[0])])
+    if can_be_given() and (open_to_all or can_read_as_root()):
+        give(writable)
+        groups = groups_of(_gpu_devices()) if gpu else []
+        return [*as_own_user(groups=groups, reads_anything=not open_to_all), *command]
     return list(command)
 
 
@@ -197,11 +196,11 @@ def _new_root_command(
             placed += ["ro", str(path)]
     for path in writable:
         placed += ["rw", str(path)]
-    privileged = _privileged()
-    if privileged:
-        _give_to_nobody(writable)
-    script = _NEW_ROOT.replace("IDENTITY", _AS_NOBODY if privileged else "")
-    who = [] if privileged else ["--user", "--map-root-user"]
+    identity, who = _WITHOUT_RIGHTS, ["--user", "--map-root-user"]
+    if _privileged():
+        give(writable)
+        identity, who = as_own_user(groups=groups_of(_gpu_devices()) if gpu else []), []
+    script = _NEW_ROOT.replace("IDENTITY", shlex.join(identity))
     return [
         "setpriv", "--pdeathsig", "KILL", "--", "unshare", *who, "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child",
         "sh", "-c", script, "sh", str(root), str(cwd), *placed, "run", *command,
@@ -211,12 +210,7 @@ def _new_root_command(
 @functools.cache
 def _privileged() -> bool:
     """Whether namespaces can be made as real root; then the child can be made a user who owns nothing."""
-    return os.geteuid() == 0 and _works(["unshare", "--mount", "--pid", "--net", "--fork", "true"])
-
-
-def _give_to_nobody(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        os.chown(folder, NOBODY, NOBODY)
+    return can_be_given() and _works(["unshare", "--mount", "--pid", "--net", "--fork", "true"])
 
 
 def _open_to_all(path: Path) -> bool:
@@ -228,18 +222,34 @@ def _gpu_devices() -> list[Path]:
     return [device for device in sorted(Path("/dev").iterdir()) if device.name.startswith(GPU_DEVICES)]
 
 
+def _bubblewrap_command(
+    command: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool
+) -> list[str]:
+    if not _privileged():
+        options = _bubblewrap_options(readable, writable, cwd, gpu=gpu)
+        return ["bwrap", "--unshare-all", "--cap-drop", "ALL", *options, "--", *command]
+    # Not in a namespace of users: root would be root there, and the kernel counts none of root's processes.
+    give(writable)
+    shut = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    rights = ["--cap-drop", "ALL"]  # those it takes to become the other user, which ends them
+    for name in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_READ_SEARCH"):
+        rights += ["--cap-add", name]
+    identity = as_own_user(groups=groups_of(_gpu_devices()) if gpu else [])
+    return [
+        "bwrap",
+        *shut,
+        *rights,
+        *_bubblewrap_options(readable, writable, cwd, gpu=gpu),
+        "--",
+        *identity,
+        *command,
+    ]
+
+
 def _bubblewrap_options(
     readable: Sequence[Path], writable: Sequence[Path], cwd: Path, *, gpu: bool
 ) -> list[str]:
-    options = [
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--cap-drop",
-        "ALL",
-        "--hostname",
-        "sandbox",
-    ]
+    options = ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
     for name in SYSTEM_DIRECTORIES:
         path = Path(name)
         if path.is_symlink():
@@ -252,6 +262,15 @@ def _bubblewrap_options(
     options += ["--dir", "/tmp"]  # noqa: S108 - empty; TMPDIR is elsewhere
     for device in _gpu_devices() if gpu else []:
         options += ["--dev-bind", str(device), str(device)]
+    for folder in sorted(
+        {path.parent for path in [*readable, *writable] if not _covered(path)} - {Path("/")}
+    ):
+        options += [
+            "--perms",
+            "0755",
+            "--dir",
+            str(folder),
+        ]  # bubblewrap would let only root into those it makes
     for path in readable:
         if not _covered(path):
             options += ["--ro-bind", str(path), str(path)]

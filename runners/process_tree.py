@@ -7,11 +7,11 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-FIRST = -20  # the nice value that no other comes before
+LEAVING_S = 2.0
 
 
 def _processes() -> dict[int, list[int]]:
@@ -44,24 +44,6 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-@contextlib.contextmanager
-def ahead_of_others() -> Iterator[None]:
-    """This thread comes first where that is allowed.
-
-    The kernel counts no processes of root's: a fork bomb of thousands would leave whoever has to stop it no time.
-    """
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-    except PermissionError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, before)
-
-
 def adopt_orphans() -> None:
     """Become the reaper of descendants whose parent dies, so that a child that daemonises can still be found and killed."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -84,5 +66,13 @@ def kill_tree(process: subprocess.Popen[bytes], seen: set[int]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.2)
         if process.poll() is not None and not orphans:
+            _wait_until_gone(seen)
             return
     raise RuntimeError(f"child {process.pid} could not be killed")
+
+
+def _wait_until_gone(pids: set[int]) -> None:
+    """What dies with its namespace does so after the namespace's first process is gone."""
+    until = time.monotonic() + LEAVING_S
+    while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in pids):
+        time.sleep(0.01)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.confinement import Method, python_directories, required_method, wrap
-from runners.process_tree import adopt_orphans, ahead_of_others, descendants, kill_tree, resident_bytes
+from runners.process_tree import adopt_orphans, descendants, kill_tree, resident_bytes
 from runners.protocol import Isolation
 
 OWN_ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +33,7 @@ SCRATCH = "liger-bot-runner-"
 POLL_S = 0.05
 MAX_RESULT_BYTES = 64 * 1024**2
 MAX_LINE_CHARS = 4_000
+THREADS_PER_CORE = 8
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,10 @@ def run_confined(
         reader = _Reader(process, child.limits.output_chars, on_line)
         seen: set[int] = set()
         try:
-            with ahead_of_others():
-                try:
-                    why, timed_out = _watch(process, child, [home, *child.writable], started, seen)
-                finally:
-                    kill_tree(process, seen)
+            try:
+                why, timed_out = _watch(process, child, [home, *child.writable], started, seen)
+            finally:
+                kill_tree(process, seen)
         finally:
             reader.join()
         isolation = _observed(method, report / "boot.json")
@@ -208,7 +208,8 @@ def _command(child: Child, observation: Path) -> list[str]:
         "address_space": 0 if child.gpu else child.limits.memory_bytes,
         "cpu_s": int(child.limits.deadline_s * (os.cpu_count() or 1)) + 5,
         "file_bytes": child.limits.file_bytes,
-        "processes": child.limits.processes,
+        # The kernel counts threads too, and libraries start some for every core; whole processes are counted by the watch.
+        "threads": child.limits.processes + THREADS_PER_CORE * (os.cpu_count() or 1),
         "undumpable": child.undumpable,
         "own_root": str(OWN_ROOT),
         "hidden_packages": [] if child.sees_own_packages else OWN_PACKAGES,

@@ -96,7 +96,7 @@ def main() -> None:
         _lower(resource.RLIMIT_AS, limits["address_space"])
     _lower(resource.RLIMIT_CPU, limits["cpu_s"])
     _lower(resource.RLIMIT_FSIZE, limits["file_bytes"])
-    _lower(resource.RLIMIT_NPROC, limits["processes"])
+    _lower(resource.RLIMIT_NPROC, limits["threads"])
     _lower(resource.RLIMIT_CORE, 0)
     with open(observation, "x") as file:
         json.dump(_observe(), file)

@@ -8,16 +8,19 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import uuid
 from pathlib import Path
 
 import pytest
 
+from runners.child_user import own_user
 from runners.confinement import best_method, wrap
 from runners.sandbox import (
     OWN_ROOT,
     SCRATCH,
+    THREADS_PER_CORE,
     Child,
     Ended,
     Limits,
@@ -154,13 +157,46 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path, method: str) -> None:
             except OSError:
                 time.sleep(0.01)
     """
+    most, over = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal most
+        while not over.wait(0.02):
+            most = max(most, len(alive(marker)))
+
+    counting = threading.Thread(target=count)
+    counting.start()
     started = time.monotonic()
     ended = run(tmp_path, method, code, marker, deadline_s=10, processes=30)
-    assert not ended.ok
-    assert "processes" in ended.why or ended.timed_out or "killed" in ended.why
     assert time.monotonic() - started < 15
-    time.sleep(0.2)
     assert alive(marker) == []
+    over.set()
+    counting.join()
+    assert "processes" in ended.why or ended.timed_out
+    # The kernel stops it, not the watch alone: a machine full of processes harms whatever runs beside.
+    assert most <= 30 + THREADS_PER_CORE * (os.cpu_count() or 1) + 5, most
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a child another user")
+def test_a_child_is_never_root(tmp_path: Path, method: str) -> None:
+    code = """
+        import os, sys
+        from pathlib import Path
+        print([name for name in ("/etc/shadow", "/proc/1/environ") if os.access(name, os.W_OK)], os.getresuid(), os.getgroups())
+        for folder in (Path(sys.argv[1]), Path(sys.argv[1], "left", "there")):
+            Path(folder, "made").write_text("by the child")
+        try:
+            os.setuid(0)
+            print("ROOT")
+        except OSError:
+            print("stays")
+    """
+    left = tmp_path / "work" / "left" / "there"
+    left.mkdir(parents=True)
+    ended = run(tmp_path, method, code)
+    user = own_user()
+    assert ended.output == f"[] {(user, user, user)} []\nstays\n"
+    assert (left / "made").read_text() == "by the child"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +304,7 @@ def test_limits_can_not_be_raised_again(tmp_path: Path, isolating: str) -> None:
 
 
 def test_our_packages_can_not_be_imported_even_from_the_path(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is nobody
+    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is a stranger
     script = tmp_path / "script.py"
     script.write_text(
         "import importlib.util, sys\nprint([importlib.util.find_spec(n) for n in ('app', 'agents', 'kernels', 'runners')], sys.flags.no_site)"
@@ -282,7 +318,7 @@ def test_our_packages_can_not_be_imported_even_from_the_path(tmp_path: Path) -> 
 
 
 def test_a_package_of_the_target_with_one_of_our_names_is_found(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is nobody
+    tmp_path.chmod(0o755)  # pytest makes it 0700, and without bubblewrap the child is a stranger
     package = tmp_path / "src" / "kernels"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("OWNER = 'the target'")
