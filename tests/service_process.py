@@ -23,6 +23,8 @@ START_S = 120.0
 SERVE = "from app.main import serve; from app.settings import Settings; serve(Settings())"
 WORK = "import asyncio, sys; from app.worker import work; from app.settings import Settings; asyncio.run(work(Settings(), sys.argv[1]))"
 
+PATIENCE_S = 120.0
+
 
 def free_port() -> int:
     with socket.socket() as listener:
@@ -31,7 +33,11 @@ def free_port() -> int:
 
 
 def wait_for(what: Callable[[], Any], seconds: float, why: str) -> Any:
-    """The first true answer; fails the test with `why` when there is none in time."""
+    """The first true answer; fails the test with `why` when there is none in time.
+
+    It never gives up before PATIENCE_S: a step of seconds takes a minute on a machine that is busy.
+    """
+    seconds = max(seconds, PATIENCE_S)
     end = time.monotonic() + seconds
     while True:
         answer = what()
@@ -157,7 +163,7 @@ class Scene:
     tokens: dict[str, str]
     workers: list[WorkerProcess] = field(default_factory=list)
     # one for all calls: making one reads the machine's certificates, which takes longer than a call
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30, trust_env=False))
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60, trust_env=False))
 
     def call(self, method: str, path: str, login: str = "maintainer", **arguments: Any) -> Any:
         """Ask the local GitHub's API about the target repository, as a person."""
@@ -187,7 +193,7 @@ class Scene:
     def bot_comments(self, issue: int) -> list[dict[str, Any]]:
         return [one for one in self.comments(issue) if one["user"]["type"] == "Bot"]
 
-    def wait_for_comment(self, issue: int, text: str, seconds: float = 60.0) -> dict[str, Any]:
+    def wait_for_comment(self, issue: int, text: str, seconds: float = 120.0) -> dict[str, Any]:
         """The bot's first comment on an issue that holds a text."""
 
         def found() -> dict[str, Any] | None:
@@ -202,7 +208,7 @@ class Scene:
             )
             raise AssertionError(f"{error}; comments:\n{bodies}\n{logs}") from None
 
-    def wait_for_reaction(self, comment_id: int, content: str, seconds: float = 10.0) -> None:
+    def wait_for_reaction(self, comment_id: int, content: str, seconds: float = 120.0) -> None:
         def found() -> bool:
             reactions = self.call("GET", f"/issues/comments/{comment_id}/reactions")
             return any(one["content"] == content and one["user"]["type"] == "Bot" for one in reactions)

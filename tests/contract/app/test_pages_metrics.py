@@ -249,15 +249,14 @@ def test_a_service_becomes_ready_and_stops_while_somebody_watches(tmp_path: Path
         assert 'liger_bot_deliveries_total{outcome="accepted"}' in text
         assert "liger_bot_github_rate_limit_remaining" in text
         path = f"/requests/{identifier}/events"
-        with httpx.stream("GET", f"{here.service.url}{path}", timeout=30) as answer:
+        with httpx.stream("GET", f"{here.service.url}{path}", timeout=60) as answer:
             assert answer.status_code == 200
             lines = answer.iter_lines()
             next(lines)
-            started = time.monotonic()
             here.service.stop()
             list(lines)
-        # uvicorn alone would wait for the stream as long as it may wait for an answer
-        assert time.monotonic() - started < 5
         log = here.service.log.read_text()
+        # uvicorn alone would wait for the stream as long as it may wait for an answer, and then say so
+        assert "timeout graceful shutdown exceeded" not in log
         assert "liger-bot is down" in log
         assert "Traceback" not in log

@@ -30,7 +30,7 @@ class Browser:
     """A person with cookies, who follows links between the two servers by hand."""
 
     def __init__(self, place: PagesPlace, login: str):
-        self.place, self.http = place, httpx.Client(timeout=20)
+        self.place, self.http = place, httpx.Client(timeout=60)
         if login:
             page = self.http.get(place.served.url).text
             form = {"form_token": _form_token(page), "login": login, "here": "/"}

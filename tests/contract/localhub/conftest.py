@@ -60,7 +60,7 @@ class Ear:
         return [item for item in list(self.heard) if item.event == event and action in (None, item.action)]
 
     def wait_for(
-        self, event: str, action: str | None = None, count: int = 1, seconds: float = 5.0
+        self, event: str, action: str | None = None, count: int = 1, seconds: float = 60.0
     ) -> list[Heard]:
         end = time.monotonic() + seconds
         while len(self.of(event, action)) < count:
@@ -115,7 +115,7 @@ class World:
             auto_retry=False,
             http_cache=False,
             cache_strategy=MemCacheStrategy(),
-            timeout=10,
+            timeout=60,
         )
 
     def as_app(self) -> GitHub[Any]:
@@ -214,7 +214,7 @@ def run_git(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
         "HOME": "/nonexistent",
     }
     return subprocess.run(
-        ["git", *arguments], cwd=cwd, capture_output=True, text=True, timeout=30, env=environment, check=False
+        ["git", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, env=environment, check=False
     )
 
 

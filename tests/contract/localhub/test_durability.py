@@ -68,7 +68,7 @@ def test_state_tokens_and_waiting_webhooks_survive_a_kill(tmp_path: Path) -> Non
             ).json()
             assert [item["title"] for item in listed] == ["before the kill"]
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=60) == 0
         assert len(ear.of("issues", "opened")) == 1
 
 
@@ -98,7 +98,7 @@ def test_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     with running(tmp_path / "one") as (url, _):
         port = url.rsplit(":", 1)[1]
         command = [sys.executable, "-m", "app.localhub", "--data", str(tmp_path / "two"), "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         f"port {port} is in use; choose another with --port",

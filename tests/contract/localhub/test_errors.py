@@ -17,7 +17,7 @@ def call(
 ) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token or world.maintainer}"} | options.pop("headers", {})
     return httpx.request(
-        method, f"{world.served.api_url}{path}", json=body, headers=headers, timeout=10, **options
+        method, f"{world.served.api_url}{path}", json=body, headers=headers, timeout=60, **options
     )
 
 

@@ -189,7 +189,7 @@ def test_gh_does_a_maintainers_work(world: World, tmp_path: Path) -> None:
         (tmp_path / "gh" / "config.yml").write_text(f"http_unix_socket: {path}\n")
 
         def run(*arguments: str) -> str:
-            done = subprocess.run([gh, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)  # fmt: skip
+            done = subprocess.run([gh, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
             assert done.returncode == 0, (arguments, done.stdout, done.stderr)
             return done.stdout.strip()
 

@@ -37,7 +37,7 @@ class Browser(httpx.Client):
 
 @pytest.fixture
 def browser(shared: World) -> Iterator[Browser]:
-    with Browser(base_url=shared.served.url, headers={"Accept": "text/html"}, timeout=10) as client:
+    with Browser(base_url=shared.served.url, headers={"Accept": "text/html"}, timeout=60) as client:
         yield client
 
 

@@ -126,7 +126,7 @@ def test_an_endless_loop_ends_at_the_deadline(tmp_path: Path, method: str) -> No
     ended = run(tmp_path, method, "while True: pass", deadline_s=1)
     assert ended.timed_out
     assert "deadline of 1 s" in ended.why
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_grandchildren_that_leave_the_session_die_too(tmp_path: Path, method: str) -> None:
@@ -168,7 +168,7 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path, method: str) -> None:
     counting.start()
     started = time.monotonic()
     ended = run(tmp_path, method, code, marker, deadline_s=10, processes=30)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert alive(marker) == []
     over.set()
     counting.join()

@@ -126,7 +126,7 @@ def test_no_secret_is_in_anything_that_was_written(finished: tuple[Scene, OpenAI
     identifier = pull["head"]["ref"].rsplit("-", 1)[-1]
     tabs = [f"/requests/{identifier}{tab}" for tab in ("", "/profile", "/diff", "/reports")]
     for path in ("/requests", "/healthz", "/readyz", "/metrics", *tabs):
-        answer = httpx.get(f"{here.service.url}{path}", timeout=20)
+        answer = httpx.get(f"{here.service.url}{path}", timeout=60)
         assert answer.status_code == (401 if path == "/metrics" else 200)
         written[path] = answer.content + repr(answer.headers).encode()
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
