@@ -8,32 +8,46 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-LEAVING_S = 2.0
+KILLING_S, LEAVING_S = 10.0, 2.0
 
 
-def _processes() -> dict[int, list[int]]:
-    """Children of every process on this machine: parent id -> ids."""
+def descendants(pid: int) -> list[int]:
+    """`pid` and every process below it."""
+    of = _children if _KERNEL_LISTS_CHILDREN else _of_all_processes()
+    found, pending = [], [pid]
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        pending += of(current)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Children of one process, as the kernel lists them by thread."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (thread / "children").read_bytes().split())
+    return found
+
+
+_KERNEL_LISTS_CHILDREN = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists()
+
+
+def _of_all_processes() -> Callable[[int], list[int]]:
+    """The same for a kernel that lists none, from every process on this machine: hundreds of files."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(folder.name))
-    return children
-
-
-def descendants(pid: int) -> list[int]:
-    """`pid` and every process below it."""
-    children = _processes()
-    found, pending = [], [pid]
-    while pending:
-        current = pending.pop()
-        found.append(current)
-        pending += children.get(current, [])
-    return found
+    return lambda pid: children.get(pid, [])
 
 
 def resident_bytes(pid: int) -> int:
@@ -51,12 +65,14 @@ def adopt_orphans() -> None:
 
 def kill_tree(process: subprocess.Popen[bytes], seen: set[int]) -> None:
     """Kill the child's process group, every descendant, and what was seen alive and then left for a session of its own."""
-    for _ in range(50):
+    until = time.monotonic() + KILLING_S
+    while time.monotonic() < until:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         if process.poll() is None:
             seen.update(descendants(process.pid))
-        orphans = seen & set(_processes().get(os.getpid(), [])) - {process.pid}
+        # from all processes: what the kernel lists may lack some while others come and go
+        orphans = seen & set(_of_all_processes()(os.getpid())) - {process.pid}
         for pid in [*orphans, *(pid for orphan in orphans for pid in descendants(orphan))]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -64,10 +80,11 @@ def kill_tree(process: subprocess.Popen[bytes], seen: set[int]) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.2)
+            process.wait(timeout=0.01)
         if process.poll() is not None and not orphans:
             _wait_until_gone(seen)
             return
+        time.sleep(0.01)
     raise RuntimeError(f"child {process.pid} could not be killed")
 
 
