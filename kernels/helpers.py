@@ -108,8 +108,8 @@ def uniform_tile(seed, start, n_cols: tl.constexpr, BLOCK_ROWS: tl.constexpr, BL
     "sign": """
 @triton.jit
 def sign(x):
-    # -1, 0 or 1, and NaN stays
-    return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, x))
+    # -1, 0 or 1; 0 for NaN, as in torch
+    return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
 """,
 }
 NEEDS = {
