@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.passes.names import stem
 from kernels.passes.program import group_axes
-from kernels.quantity import Quantity
+from kernels.quantity import Factor, Quantity
 from kernels.row_program import Map, RowProgram, Symbol
 from kernels.schedules import tiles_columns
 from kernels.wrapper_tensors import PrintedStep, WrapperTensors
@@ -98,10 +98,15 @@ class WrapperSums(WrapperTensors):
         """The size that every part of a mean is divided by: with nothing to add up no program divides by its 0."""
         node = program.nodes[next(a.value for a in program.accumulates if a.tensor == name)]
         while isinstance(node, Map) and node.fn in ("div", "mul", "neg"):
-            divisor = program.nodes[node.args[-1]]
-            if node.fn == "div" and isinstance(divisor, Symbol):
-                sizes = [f for f in divisor.quantity.factors if f.power > 0 and f.atom.name in self.axes]
+            number = next((n for i in node.args if isinstance(n := program.nodes[i], Symbol)), None)
+            if number is not None:
+                below = 1 if node.fn == "div" else -1  # times n ** -1 is a division too
+                sizes = [
+                    Factor(atom=f.atom, power=below * f.power)
+                    for f in number.quantity.factors
+                    if below * f.power > 0 and f.atom.name in self.axes
+                ]
                 if sizes:
                     return self.size(Quantity(factors=tuple(sizes)))
-            node = program.nodes[node.args[0]]
+            node = next((n for i in node.args if not isinstance(n := program.nodes[i], Symbol)), None)
         return None

@@ -134,6 +134,8 @@ def test_a_size_that_is_cut_into_equal_parts_is_checked():
 def test_the_mean_of_nothing_is_nan():
     mean = printed("def f(x, t):\n    return torch.mean((x - t).square())\n", name="mean_square")
     assert 'if n_elements == 0:\n        Y = torch.full_like(Y, float("nan"))' in mean
+    half = printed("def f(x, t):\n    return 0.5 * torch.mean((x - t).square())\n", name="half_mean_square")
+    assert 'if n_elements == 0:\n        Y = torch.full_like(Y, float("nan"))' in half
     total = printed("def f(x, t):\n    return torch.sum((x - t).square())\n", name="sum_square")
     assert "nan" not in total
 
