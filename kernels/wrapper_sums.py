@@ -98,7 +98,8 @@ class WrapperSums(WrapperTensors):
         """The size that every part of a mean is divided by: with nothing to add up no program divides by its 0."""
         node = program.nodes[next(a.value for a in program.accumulates if a.tensor == name)]
         while isinstance(node, Map) and node.fn in ("div", "mul", "neg"):
-            number = next((n for i in node.args if isinstance(n := program.nodes[i], Symbol)), None)
+            may_be_below = node.args[1:] if node.fn == "div" else node.args
+            number = next((n for i in may_be_below if isinstance(n := program.nodes[i], Symbol)), None)
             if number is not None:
                 below = 1 if node.fn == "div" else -1  # times n ** -1 is a division too
                 sizes = [
@@ -108,5 +109,6 @@ class WrapperSums(WrapperTensors):
                 ]
                 if sizes:
                     return self.size(Quantity(factors=tuple(sizes)))
-            node = next((n for i in node.args if not isinstance(n := program.nodes[i], Symbol)), None)
+            first = program.nodes[node.args[0]]
+            node = program.nodes[node.args[-1]] if first is number else first
         return None
